@@ -50,10 +50,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
         assert_eq!((counts.entries, restored.len() as u64), (ENTRIES, ENTRIES));
         drop(restored);
         let begin = Instant::now();
-        snapshots.write_file(&full, SystemTime::now(), &path)?;
+        let file = File::create(&path)?;
+        snapshots.write(&full, SystemTime::now(), &file)?;
+        file.sync_all()?;
         record(2, begin, size);
         let (begin, restored) = (Instant::now(), cache()?);
-        snapshots.read_file(&restored, SystemTime::now(), &path)?;
+        snapshots.read(&restored, SystemTime::now(), File::open(&path)?)?;
         record(3, begin, size);
         drop(restored);
         let begin = Instant::now();

@@ -4,6 +4,8 @@
 //! [`get_with`](crate::Cache::get_with). So every rule for loads holds for each key of a batch: one load in flight, the
 //! breaker, the deadline, refreshes in the background.
 
+pub(crate) mod join;
+
 use std::{
     collections::VecDeque,
     future::Future,

@@ -2,7 +2,6 @@
 
 use std::{borrow::Borrow, future::Future, hash::Hash, num::NonZeroU64, sync::Arc, time::Duration};
 
-use futures_util::future::join_all;
 use stockade_model::{
     seed::Seed,
     time::{Live, Runtime},
@@ -10,7 +9,7 @@ use stockade_model::{
 
 use crate::{
     answer::Answer,
-    batch::{BatchLoader, Batching},
+    batch::{BatchLoader, Batching, join::join_all},
     breaker::{BreakerPermit, BreakerState},
     engine::{
         Engine, EngineConfig,
@@ -136,6 +135,7 @@ where
         let at = engine.runtime.coarse_now();
         let life = engine.lifetime_of(&value, own, at, Duration::ZERO);
         let loaded = |value| Loaded { value, life, at, took: Duration::ZERO, since, via: LoadedFrom::Load };
+        engine.store.journal_key(&key);
         if engine.shared.is_some() {
             engine.publish_write(&key, &loaded(value.clone()));
             if !engine.has_memory() {

@@ -363,7 +363,6 @@ impl Lifetime {
 }
 
 /// A [`Lifetime`] that another process can continue. Its times are relative to a moment that both know.
-#[cfg(feature = "snapshot")]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct LifetimeRecord {
     /// How long before the moment the load ended; negative: after it.
@@ -377,7 +376,6 @@ pub(crate) struct LifetimeRecord {
     pub(crate) spread_secs: f32,
 }
 
-#[cfg(feature = "snapshot")]
 impl LifetimeRecord {
     pub(crate) fn new(life: &Lifetime, moment: Time) -> Self {
         let Lifetime { due, loaded, expires, swr, stale, kept, spread_secs } = *life;

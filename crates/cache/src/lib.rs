@@ -168,7 +168,6 @@ mod layer;
 mod random;
 mod shadow;
 mod sharded;
-#[cfg(feature = "snapshot")]
 mod snapshot;
 #[cfg(feature = "spec")]
 pub mod spec;
@@ -191,8 +190,7 @@ pub use freshness::{Lifespan, Refresh};
 #[cfg(feature = "tower")]
 pub use layer::{CacheLayer, CacheService};
 pub use shadow::{GHOSTS_MAX, Ghost, GhostCounts, GhostStats, GhostTtl, Shadow, ShadowStats};
-#[cfg(feature = "snapshot")]
-pub use snapshot::{RestoreError, Restored, Snapshots};
+pub use snapshot::{RestoreError, Restored, SnapshotFile, Snapshots};
 pub use stats::{Lookups, RequestStats, Stats, StoreStats};
 pub use stockade_model::{
     outcome::{Outcome, Outcomes},

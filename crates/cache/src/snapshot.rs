@@ -1,17 +1,18 @@
 //! The entries of a cache in a file, so that a restarted service does not begin with an empty cache.
 
+mod file;
+mod journal;
 mod wire;
 
 use std::{
-    fs::{self, File},
     hash::Hash,
     io::{self, Read, Write},
-    path::Path,
     time::{Duration, SystemTime},
 };
 
 use stockade_model::time::Runtime;
 
+pub use self::file::SnapshotFile;
 use self::wire::{Record, SnapshotReader, SnapshotWriter};
 use crate::{
     cache::Cache,
@@ -23,29 +24,8 @@ use crate::{
 /// Writes the entries of a cache, and reads them again.
 ///
 /// A snapshot has the keys and values, their times, and the order of the eviction policy. Entries keep the times with which
-/// they were stored; the time between snapshot and restore counts. It has no counters, breakers and loads in flight, **and no
-/// invalidations that came after it**: after an invalidation, take a new snapshot or remove the old one.
-///
-/// ```
-/// use std::time::SystemTime;
-/// use stockade_cache::{Cache, RawCodec, Snapshots, Strategy};
-///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let directory = tempfile::tempdir()?;
-/// # let path = directory.path().join("users.snapshot");
-/// let snapshots = Snapshots::new("users 1", RawCodec, RawCodec);
-/// let cache: Cache<String, String> = Cache::new(Strategy::preset("stampede")?)?;
-/// cache.insert("7".to_owned(), "Ada Lovelace".to_owned());
-/// snapshots.write_file(&cache, SystemTime::now(), &path)?;
-///
-/// let restarted: Cache<String, String> = Cache::new(Strategy::preset("stampede")?)?;
-/// let restored = snapshots.read_file(&restarted, SystemTime::now(), &path)?;
-/// assert_eq!(restored.entries, 1);
-/// assert_eq!(restarted.get("7").as_deref(), Some("Ada Lovelace"));
-/// # Ok(())
-/// # }
-/// ```
+/// they were stored; the time between snapshot and restore counts. It has no counters, breakers and loads in flight. Invalidations that
+/// come after a snapshot are in the journal of a [`SnapshotFile`]; with any other writer and reader they are lost.
 pub struct Snapshots<K, V> {
     shape: String,
     keys: Box<dyn Codec<K>>,
@@ -59,6 +39,8 @@ pub struct Restored {
     pub entries: u64,
     /// Entries that expired meanwhile, and are gone.
     pub expired: u64,
+    /// Entries that were invalidated after the snapshot: [`SnapshotFile`].
+    pub invalidated: u64,
     /// Entries that could not be decoded, or for which the limit had no room.
     pub refused: u64,
 }
@@ -93,6 +75,9 @@ pub enum RestoreError {
         /// Bytes that are undamaged.
         after_bytes: u64,
     },
+    /// The cache has another file already.
+    #[error("the cache has another snapshot file already")]
+    SecondFile,
     /// Its end is missing.
     #[error("the snapshot ends after {after_bytes} bytes, before its last entry")]
     Truncated {
@@ -122,9 +107,20 @@ where
         now: SystemTime,
         to: impl Write,
     ) -> io::Result<u64> {
+        self.write_with(cache, now, 0, to)
+    }
+
+    /// `journal` is the number of the journal that follows.
+    fn write_with<R: Runtime>(
+        &self,
+        cache: &Cache<K, V, R>,
+        now: SystemTime,
+        journal: u64,
+        to: impl Write,
+    ) -> io::Result<u64> {
         let (store, runtime) = (cache.store(), cache.runtime());
         let moment = runtime.now();
-        let mut writer = SnapshotWriter::begin(to, &self.shape, since_epoch(now))?;
+        let mut writer = SnapshotWriter::begin(to, &self.shape, since_epoch(now), journal)?;
         let (mut listing, mut entries) = (Listing::new(store), Vec::new());
         while listing.next(store, runtime.coarse_now(), &mut entries).is_some() {
             for (entry, hits) in &entries {
@@ -134,36 +130,6 @@ where
             }
         }
         writer.end()
-    }
-
-    /// As [`write`](Self::write), to a file. It is complete under its name, or the old one stays: whatever happens, also to the machine.
-    /// Until then it has the extension `new`.
-    pub fn write_file<R: Runtime>(
-        &self,
-        cache: &Cache<K, V, R>,
-        now: SystemTime,
-        path: &Path,
-    ) -> io::Result<u64> {
-        let new = path.with_added_extension("new");
-        let written = File::create(&new).and_then(|file| {
-            let entries = self.write(cache, now, &file)?;
-            file.sync_all()?;
-            fs::rename(&new, path)?;
-            Ok(entries)
-        });
-        match written {
-            Ok(entries) => {
-                // The new name is on disk when its directory is.
-                let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-                File::open(directory.unwrap_or(Path::new(".")))?.sync_all()?;
-                Ok(entries)
-            }
-            Err(error) => {
-                // The first error says more than that of the removal.
-                drop(fs::remove_file(&new));
-                Err(error)
-            }
-        }
     }
 
     /// Stores the entries of a snapshot in `cache`, unless it has younger ones or they are invalidated meanwhile. `now` is the time of day;
@@ -176,9 +142,18 @@ where
         now: SystemTime,
         from: impl Read,
     ) -> Result<Restored, RestoreError> {
+        self.read_with(cache, now, SnapshotReader::begin(from, &self.shape)?, |_, _| false)
+    }
+
+    fn read_with<R: Runtime>(
+        &self,
+        cache: &Cache<K, V, R>,
+        now: SystemTime,
+        mut reader: SnapshotReader<impl Read>,
+        is_invalidated: impl Fn(&K, &V) -> bool,
+    ) -> Result<Restored, RestoreError> {
         let (store, runtime) = (cache.store(), cache.runtime());
         let since = store.invalidation_seq();
-        let mut reader = SnapshotReader::begin(from, &self.shape)?;
         let passed = since_epoch(now).saturating_sub(reader.written_at());
         let moment = runtime.now().back(passed);
         let mut restored = Restored::default();
@@ -193,6 +168,10 @@ where
                 restored.refused += 1;
                 continue;
             };
+            if is_invalidated(&key, &value) {
+                restored.invalidated += 1;
+                continue;
+            }
             let Ok(permit) = store.reserve_for_store(&key, &value, None) else {
                 restored.refused += 1;
                 continue;
@@ -206,16 +185,6 @@ where
             restored.entries += 1;
         }
         Ok(restored)
-    }
-
-    /// As [`read`](Self::read), from a file.
-    pub fn read_file<R: Runtime>(
-        &self,
-        cache: &Cache<K, V, R>,
-        now: SystemTime,
-        path: &Path,
-    ) -> Result<Restored, RestoreError> {
-        self.read(cache, now, File::open(path)?)
     }
 }
 

@@ -16,7 +16,7 @@ use std::{
     hash::Hash,
     hint::spin_loop,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
 };
@@ -28,7 +28,7 @@ use stockade_model::{seed::Seed, time::Time};
 use self::{
     budget::{ByteBudget, EvictionProgress, ReservedBytes},
     held::{HeldEntries, IsHeldFn},
-    invalidation::{Invalidation, InvalidationLog, InvalidationSeq, TagHashes, TargetHash},
+    invalidation::{Invalidation, InvalidationLog, InvalidationSeq, JournalFn, TagHashes, TargetHash},
     limit::Limit,
     policy::Slot,
     refills::Version,
@@ -71,6 +71,10 @@ pub(crate) struct Store<K, V> {
     has_end: AtomicBool,
     ghosts: SampledGhosts,
     is_marker: Option<IsMarkerFn<V>>,
+    /// Set once, with a file for snapshots.
+    journal: OnceLock<JournalFn>,
+    /// The seed of the hashes of keys, and that of tags.
+    hash_seeds: [Seed; 2],
 }
 
 /// The builder's functions of keys and values.
@@ -231,7 +235,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
                 reclaims_next: AtomicUsize::new(0),
             })
         });
-        let tagging = tags.map(|of| TagHasher::new(of, FixedState::with_seed(seed.child("tags").0)));
+        let tag_seed = seed.child("tags");
+        let tagging = tags.map(|of| TagHasher::new(of, FixedState::with_seed(tag_seed.0)));
         let part = |number: usize, hasher: &_| {
             // The first shards get the remainder of the division.
             let entries_max = entries / shards + usize::from(number < entries % shards);
@@ -256,6 +261,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
                 None => SampledGhosts::none(),
             },
             is_marker,
+            journal: OnceLock::new(),
+            hash_seeds: [seed, tag_seed],
         }
     }
 
@@ -501,7 +508,6 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
     }
 
     /// Counts further hits of an entry for the policy.
-    #[cfg(feature = "snapshot")]
     pub(crate) fn add_hits(&self, key: &K, hits: u8) {
         self.read(key, |shard, hash| shard.add_hits(hash, key, hits));
     }
@@ -541,7 +547,31 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         self.drop_outside(gone);
         self.ghosts.invalidate(&[shard::shorten(hash)], how, now);
         self.invalidated.fetch_add(u64::from(was_there), Relaxed);
+        self.write_journal(TargetHash::Key(hash));
         was_there
+    }
+
+    /// Journals the invalidation of what was stored under a key before.
+    pub(crate) fn journal_key(&self, key: &K) {
+        if self.journal.get().is_some() {
+            self.write_journal(TargetHash::Key(self.parts.hash(key)));
+        }
+    }
+
+    /// After the removal: an entry that a snapshot copied before is in the journal that follows the snapshot.
+    fn write_journal(&self, target: TargetHash) {
+        if let Some(journal) = self.journal.get() {
+            journal(target);
+        }
+    }
+
+    pub(crate) fn hash_seeds(&self) -> [Seed; 2] {
+        self.hash_seeds
+    }
+
+    /// Passes all invalidations from now on to `journal`. False: there is another already.
+    pub(crate) fn attach_journal(&self, journal: JournalFn) -> bool {
+        self.journal.set(journal).is_ok()
     }
 
     /// Invalidates the entries with a tag. Returns their number.
@@ -549,7 +579,9 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         let Some(tagging) = &self.tagging else { return 0 };
         let hash = tagging.hash(tag);
         self.invalidations.record(TargetHash::Tag(hash));
-        self.invalidate_matching(&InvalidationFilter::Tag(hash), how, now)
+        let count = self.invalidate_matching(&InvalidationFilter::Tag(hash), how, now);
+        self.write_journal(TargetHash::Tag(hash));
+        count
     }
 
     /// Invalidates the entries of keys that match. Returns their number. The keys of loads in flight are unknown
@@ -561,7 +593,9 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         now: Time,
     ) -> usize {
         self.invalidations.record(TargetHash::All);
-        self.invalidate_matching(&InvalidationFilter::Keys(matches), how, now)
+        let count = self.invalidate_matching(&InvalidationFilter::Keys(matches), how, now);
+        self.write_journal(TargetHash::All);
+        count
     }
 
     /// Invalidates the entries of all ghosts.

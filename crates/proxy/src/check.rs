@@ -6,7 +6,7 @@ use rustix::fs::{Access, access};
 
 use crate::{
     admin::{Token, TokenError},
-    config::{Config, LogConfig},
+    config::{Config, LogConfig, SnapshotConfig},
     frontend::{CertificateFiles, ServerCertificate},
     serve::origin::OriginClient,
 };
@@ -45,6 +45,7 @@ pub fn check(config: &Config) -> CheckResult {
     };
     note("[tls]", certificate_error(config));
     note("[log] path", config.log.as_ref().and_then(log_error));
+    note("[snapshot] path", config.snapshot.as_ref().and_then(snapshot_error));
     for origin in &config.origins {
         let error = OriginClient::check(origin).err().map(|error| error.reason);
         note(&format!("[[origin]] {}", origin.name), error);
@@ -74,6 +75,13 @@ fn certificate_error(config: &Config) -> Option<String> {
 fn token_warning(config: &Config) -> Result<Option<String>, TokenError> {
     let file = config.admin.as_ref().and_then(|admin| admin.token_file.as_deref());
     Token::read_with_warning(file).map(|(_, warning)| warning)
+}
+
+fn snapshot_error(snapshot: &SnapshotConfig) -> Option<String> {
+    let path = &snapshot.path;
+    // Snapshots replace the file, so that its folder has to be writable, too.
+    let error = writable(path).and_then(|()| writable(&path.with_added_extension("new"))).err()?;
+    Some(format!("cannot write the snapshot to {}: {error}", path.display()))
 }
 
 fn log_error(log: &LogConfig) -> Option<String> {

@@ -39,6 +39,7 @@ mod route;
 mod schema;
 mod shadow;
 mod shown;
+mod snapshot;
 mod tier;
 
 use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
@@ -58,6 +59,7 @@ pub use self::{
     origin::{HealthConfig, HttpOrigin, OriginConfig, OriginKind, OriginTimeouts, ProbeConfig},
     route::{ClientDirectives, HostPattern, NamePattern, PathPattern, RouteConfig, UnsafeInvalidation},
     shadow::{GhostSize, ShadowConfig},
+    snapshot::SnapshotConfig,
     tier::SharedTierUrl,
 };
 #[cfg(feature = "schema")]
@@ -84,6 +86,8 @@ pub struct Config {
     pub shared: Option<SharedTierUrl>,
     /// `None`: there are no ghosts.
     pub shadow: Option<ShadowConfig>,
+    /// `None`: a restart begins with an empty cache.
+    pub snapshot: Option<SnapshotConfig>,
     /// `None`: no access log.
     pub log: Option<LogConfig>,
     /// Timeouts for clients.

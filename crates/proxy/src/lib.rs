@@ -28,5 +28,6 @@ pub mod log;
 pub mod policy;
 pub mod serve;
 pub mod server;
+pub mod snapshot;
 mod sync;
 pub mod upstream;

@@ -3,6 +3,7 @@
 use std::{
     borrow::Cow,
     future::Future,
+    io,
     net::SocketAddr,
     num::NonZeroUsize,
     sync::{
@@ -32,6 +33,7 @@ use crate::{
         router::RouterError,
         runtime::{LocalRuntime, system_now},
     },
+    snapshot::SnapshotThread,
 };
 
 /// A proxy that serves until it is [drained](Self::drain).
@@ -39,6 +41,7 @@ pub struct ProxyServer {
     state: Arc<ServerState>,
     addresses: Vec<SocketAddr>,
     admin: Option<AdminServer>,
+    snapshots: Option<SnapshotThread>,
     /// Parts that do not work yet, with reasons, and settings that are not safe.
     pub warnings: Vec<String>,
 }
@@ -121,7 +124,7 @@ impl ProxyServer {
             state.proxy.set_purge_token(admin.token());
         }
         warnings.extend(admin.as_ref().and_then(|admin| admin.warning.clone()));
-        Ok(Self { state, addresses, admin, warnings })
+        Ok(Self { state, addresses, admin, snapshots: None, warnings })
     }
 
     #[must_use]
@@ -171,13 +174,26 @@ impl ProxyServer {
         }
     }
 
+    /// Restores the responses of `[snapshot]` while requests are served already, and keeps their file from then on. `note` receives
+    /// the result, and later errors.
+    pub fn keep_snapshots(&mut self, note: impl Fn(&str) + Send + 'static) -> io::Result<()> {
+        let config = self.state.proxy.router().config.snapshot.clone();
+        let start = |config| SnapshotThread::start(config, self.state.proxy.cache().clone(), note);
+        self.snapshots = config.map(start).transpose()?;
+        Ok(())
+    }
+
     /// Stops accepting connections, and returns when the requests in flight have completed or the drain timeout has
     /// passed. It blocks; the runtime of [`start`](Self::start) has to keep running, since databases need it.
     #[must_use]
     pub fn drain(self) -> DrainSummary {
         self.state.is_draining.store(true, Ordering::Relaxed);
         let frontend = self.state.frontend().take();
-        frontend.map(Frontend::drain).unwrap_or_default()
+        let drained = frontend.map(Frontend::drain).unwrap_or_default();
+        if let Some(snapshots) = self.snapshots {
+            snapshots.end();
+        }
+        drained
     }
 }
 

@@ -39,7 +39,7 @@ pub fn proxy(args: ProxyArgs) -> Result<Exit, CommandError> {
     let reload = Box::new(move || self::config(&again).map_err(|failure| line(&failure)));
     let scheme = if config.tls.is_some() { "https" } else { "http" };
     let runtime = runtime().map_err(|error| CommandError::Usage(format!("cannot start: {error}")))?;
-    let server = runtime.block_on(ProxyServer::start(config, reload))?;
+    let mut server = runtime.block_on(ProxyServer::start(config, reload))?;
     // Before a parent can know of this process and stop it.
     let mut signals = {
         let _inside = runtime.enter();
@@ -55,6 +55,9 @@ pub fn proxy(args: ProxyArgs) -> Result<Exit, CommandError> {
     eprintln!(
         "Ctrl-C or SIGTERM stops the proxy after requests in progress; SIGHUP reloads the configuration"
     );
+    server
+        .keep_snapshots(|note| eprintln!("{note}"))
+        .map_err(|error| CommandError::Usage(format!("cannot start the thread of snapshots: {error}")))?;
     drop(runtime.spawn(server.watch_health(|event| eprintln!("{event}"))));
     while let SignalAction::Reload = runtime.block_on(signals.next()) {
         report_reload(&runtime.block_on(server.reload()));
@@ -105,6 +108,7 @@ fn config(args: &ProxyArgs) -> Result<Config, CommandError> {
         max_entries: args.max_entries.map(Into::into),
         max_bytes: args.max_bytes,
         reclaim: args.reclaim,
+        snapshot: args.snapshot.clone(),
         shadow: args.shadow,
     };
     let mut config = match &args.config {

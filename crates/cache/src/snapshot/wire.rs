@@ -1,7 +1,8 @@
 //! The bytes of a snapshot. Numbers are little-endian.
 //!
 //! ```text
-//! header:  "stockade", format (u32), time since the Unix epoch in ns (u64), length of the shape (u16), shape, crc32
+//! header:  "stockade", format (u32), time since the Unix epoch in ns (u64), number of the journal that follows (u64),
+//!          length of the shape (u16), shape, crc32
 //! block:   length of the records (u32), their number (u32), records, crc32 of all before
 //! end:     0 (u32), 0 (u32), number of all records (u64), crc32
 //! record:  lengths of key and value (u32 each), times (36 bytes), hits (u8), key, value
@@ -48,13 +49,14 @@ pub(super) struct SnapshotWriter<W> {
 }
 
 impl<W: Write> SnapshotWriter<W> {
-    pub(super) fn begin(mut to: W, shape: &str, written_at: Duration) -> io::Result<Self> {
+    pub(super) fn begin(mut to: W, shape: &str, written_at: Duration, journal: u64) -> io::Result<Self> {
         let too_long = |_| io::Error::new(ErrorKind::InvalidInput, "the shape has more than 64 KiB");
         let shape_length = u16::try_from(shape.len()).map_err(too_long)?;
         let mut header = Vec::new();
         header.put_slice(MAGIC);
         header.put_u32_le(VERSION);
         header.put_u64_le(u64::try_from(written_at.as_nanos()).unwrap_or(u64::MAX));
+        header.put_u64_le(journal);
         header.put_u16_le(shape_length);
         header.put_slice(shape.as_bytes());
         header.put_u32_le(crc32(&header));
@@ -131,6 +133,7 @@ impl<W: Write> SnapshotWriter<W> {
 pub(super) struct SnapshotReader<R> {
     from: R,
     written_at: Duration,
+    journal: u64,
     block: Bytes,
     /// Records of the block that were not read yet.
     records: u32,
@@ -144,6 +147,7 @@ impl<R: Read> SnapshotReader<R> {
         let mut reader = Self {
             from,
             written_at: Duration::ZERO,
+            journal: 0,
             block: Bytes::new(),
             records: 0,
             records_read: 0,
@@ -159,9 +163,9 @@ impl<R: Read> SnapshotReader<R> {
         if found != VERSION {
             return Err(RestoreError::Version { found });
         }
-        reader.read(&mut header, 10)?;
-        let mut rest = &header[header.len() - 10..];
-        let (nanos, shape_length) = (rest.get_u64_le(), rest.get_u16_le());
+        reader.read(&mut header, 18)?;
+        let mut rest = &header[header.len() - 18..];
+        let (nanos, journal, shape_length) = (rest.get_u64_le(), rest.get_u64_le(), rest.get_u16_le());
         reader.read(&mut header, usize::from(shape_length))?;
         let found = header[header.len() - usize::from(shape_length)..].to_vec();
         reader.check(&mut header)?;
@@ -169,13 +173,18 @@ impl<R: Read> SnapshotReader<R> {
             let found = String::from_utf8_lossy(&found).into_owned();
             return Err(RestoreError::Shape { found, expected: shape.to_owned() });
         }
-        reader.written_at = Duration::from_nanos(nanos);
+        (reader.written_at, reader.journal) = (Duration::from_nanos(nanos), journal);
         Ok(reader)
     }
 
     /// When the snapshot was written, since the Unix epoch.
     pub(super) fn written_at(&self) -> Duration {
         self.written_at
+    }
+
+    /// The number of the first journal whose invalidations came after the snapshot began.
+    pub(super) fn journal(&self) -> u64 {
+        self.journal
     }
 
     /// The next record; `None`: that was the last.

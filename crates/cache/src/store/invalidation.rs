@@ -34,6 +34,9 @@ pub(crate) enum TargetHash {
 
 pub(crate) type TagHashes = SmallVec<[u64; 2]>;
 
+/// Receives each invalidation after its entries were removed.
+pub(crate) type JournalFn = Box<dyn Fn(TargetHash) + Send + Sync>;
+
 /// How many invalidations are remembered, at most 120 bytes each. Loads that started before all of them count as
 /// outdated.
 const RECENT_MAX: usize = 1 << 16;

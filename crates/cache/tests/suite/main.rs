@@ -16,7 +16,6 @@ mod own_times;
 #[cfg(feature = "redis")]
 mod redis;
 mod refresh;
-#[cfg(feature = "snapshot")]
 mod snapshots;
 mod spans;
 mod strategies;

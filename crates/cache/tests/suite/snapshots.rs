@@ -4,13 +4,14 @@ use std::{
     fs,
     io::{self, Write},
     ops::Range,
+    path::Path,
     time::{Duration, SystemTime},
 };
 
 use proptest::prelude::*;
 use stockade_cache::{
-    Cache, Invalidation, Lifespan, Limit, RawCodec, Refresh, RestoreError, Restored, Snapshots, Strategy,
-    heap_bytes, policy::POLICIES,
+    Cache, Insertion, Invalidation, Lifespan, Limit, RawCodec, Refresh, RestoreError, Restored, SnapshotFile,
+    Snapshots, Strategy, heap_bytes, policy::POLICIES,
 };
 use stockade_model::{
     seed::Seed,
@@ -95,7 +96,7 @@ fn entries_keep_their_times_through_a_restart() {
     run(async |time| {
         let cache = started(&strategy, &time, 2).await;
         let restored = snapshots().read(&cache, NOON + 45 * SECOND, &bytes[..]).unwrap();
-        assert_eq!(restored, Restored { entries: 4, expired: 1, refused: 0 });
+        assert_eq!(restored, Restored { entries: 4, expired: 1, ..Restored::default() });
         let times = |key: &str| {
             let stored = cache.peek(key).unwrap();
             [stored.age, stored.fresh_for, stored.servable_for].map(|time| (time + SECOND / 2).as_secs())
@@ -182,7 +183,7 @@ fn younger_and_invalidated_entries_are_not_replaced_and_a_limit_holds() {
         Snapshots::new("test 1", RawCodec, RawCodec).write(&cache, NOON, &mut bytes).unwrap();
         let cache = started(&limited, &time, 2).await;
         let restored = snapshots().read(&cache, NOON, &bytes[..]).unwrap();
-        assert_eq!(restored, Restored { entries: 1, expired: 0, refused: 2 });
+        assert_eq!(restored, Restored { entries: 1, refused: 2, ..Restored::default() });
     });
 }
 
@@ -226,22 +227,127 @@ fn a_snapshot_that_fails_leaves_the_old_one() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("cache.snapshot");
     run(async |time| {
-        let cache = started(&stampede(), &time, 1).await;
+        let (cache, file, _) = restarted(&time, &path, 1).await;
         cache.insert(key(1), "one".to_owned());
-        assert_eq!(snapshots().write_file(&cache, NOON, &path).unwrap(), 1);
+        assert_eq!(file.write(&cache, NOON).unwrap(), 1);
         cache.insert(key(2), "two".to_owned());
         assert!(snapshots().write(&cache, NOON, Full(100)).is_err());
         // A directory has the name of the unfinished file.
         let unfinished = directory.path().join("cache.snapshot.new");
         fs::create_dir(&unfinished).unwrap();
-        snapshots().write_file(&cache, NOON, &path).unwrap_err();
-        let restarted = started(&stampede(), &time, 2).await;
-        assert_eq!(snapshots().read_file(&restarted, NOON, &path).unwrap().entries, 1);
+        file.write(&cache, NOON).unwrap_err();
+        cache.invalidate(&key(1), Invalidation::Hard);
+        assert_eq!(
+            restarted(&time, &path, 2).await.2.invalidated,
+            1,
+            "the journal of the snapshot that failed counts"
+        );
         fs::remove_dir(&unfinished).unwrap();
-        assert_eq!(snapshots().write_file(&cache, NOON, &path).unwrap(), 2);
+        assert_eq!(file.write(&cache, NOON).unwrap(), 1);
+        assert_eq!(restarted(&time, &path, 3).await.2.entries, 1);
         assert!(!unfinished.exists());
-        let missing = snapshots().read_file(&restarted, NOON, &directory.path().join("none")).unwrap_err();
-        assert!(matches!(missing, RestoreError::Io(_)));
+        assert!(matches!(file.restore(&cache, NOON), Err(RestoreError::SecondFile)));
+    });
+}
+
+/// A cache and its file, as a service has them that starts with this snapshot.
+async fn restarted(
+    time: &Virtual,
+    path: &Path,
+    seed: u64,
+) -> (TestedCache, SnapshotFile<String, String>, Restored) {
+    time.sleep_until(time.now().max(Time::ZERO + 3_600 * SECOND)).await;
+    let cache: TestedCache = Cache::builder(stampede())
+        .tags(|key: &String, _, tag| tag(&key[..1]))
+        .build_on(time.clone(), Seed(seed))
+        .unwrap();
+    let file = SnapshotFile::new(path, snapshots());
+    let restored = file.restore(&cache, NOON).unwrap();
+    (cache, file, restored)
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let mut names: Vec<_> = fs::read_dir(directory)
+        .unwrap()
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn invalidations_after_a_snapshot_outlive_a_crash() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("cache.snapshot");
+    let insert = |cache: &TestedCache, keys: &[&str]| {
+        keys.iter()
+            .for_each(|key| assert_eq!(cache.insert((*key).to_owned(), "old".to_owned()), Insertion::Stored));
+    };
+    let left = |cache: &TestedCache| {
+        let mut keys: Vec<_> = cache.entries().map(|(key, _)| key).collect();
+        keys.sort();
+        keys.join(" ")
+    };
+    run(async |time| {
+        let (cache, file, restored) = restarted(&time, &path, 1).await;
+        assert_eq!(restored, Restored::default(), "there is no file yet");
+        insert(&cache, &["a1", "a2", "b1", "b2", "c1", "c2"]);
+        cache.invalidate("c2", Invalidation::Hard);
+        assert_eq!(file.write(&cache, NOON).unwrap(), 5);
+        cache.invalidate_tag("b", Invalidation::Hard);
+        cache.invalidate("c1", Invalidation::Soft);
+        // Written again since: the older value must not come back.
+        insert(&cache, &["a1"]);
+        // The process ends here without a word, and the next one, too.
+        let (cache, _, restored) = restarted(&time, &path, 2).await;
+        assert_eq!((left(&cache).as_str(), restored.invalidated), ("a2", 4));
+        cache.invalidate("a2", Invalidation::Hard);
+        let (cache, file, _) = restarted(&time, &path, 3).await;
+        assert_eq!(left(&cache), "");
+        insert(&cache, &["d1", "d2"]);
+        file.write(&cache, NOON).unwrap();
+        assert_eq!(names(directory.path()), ["cache.snapshot", "cache.snapshot.invalidated.4"]);
+        assert!(!file.is_outdated());
+        assert_eq!(cache.invalidate_where(|key| key == "d1", Invalidation::Hard), 1);
+        assert!(file.is_outdated());
+        let (_, _, restored) = restarted(&time, &path, 4).await;
+        assert_eq!((restored.entries, restored.invalidated), (0, 2), "of a function nothing can be recorded");
+        file.write(&cache, NOON).unwrap();
+        assert!(!file.is_outdated());
+        let (cache, _, _) = restarted(&time, &path, 5).await;
+        assert_eq!(left(&cache), "d2");
+    });
+}
+
+/// A journal that is cut within a record, is of another version, or cannot be written.
+#[test]
+fn a_damaged_journal_restores_nothing_that_was_invalidated() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("cache.snapshot");
+    let journal = directory.path().join("cache.snapshot.invalidated.1");
+    run(async |time| {
+        let (cache, file, _) = restarted(&time, &path, 1).await;
+        (1..=3).for_each(|number| assert_eq!(cache.insert(key(number), String::new()), Insertion::Stored));
+        file.write(&cache, NOON).unwrap();
+        cache.invalidate(&key(1), Invalidation::Hard);
+        cache.invalidate(&key(2), Invalidation::Hard);
+        let whole = fs::read(&journal).unwrap();
+        let entries_with = async |bytes: &[u8]| {
+            names(directory.path())
+                .iter()
+                .filter(|name| name.contains("invalidated"))
+                .for_each(|name| fs::remove_file(directory.path().join(name)).unwrap());
+            fs::write(&journal, bytes).unwrap();
+            restarted(&time, &path, 2).await.2.entries
+        };
+        assert_eq!(entries_with(&whole).await, 1);
+        assert_eq!(entries_with(&whole[..whole.len() - 1]).await, 2, "that call had not returned");
+        for damaged in 0..36 {
+            let mut bytes = whole.clone();
+            bytes[damaged] ^= 1;
+            assert_eq!(entries_with(&bytes).await, 0, "byte {damaged}");
+            assert_eq!(entries_with(&whole[..damaged]).await, 0, "of {damaged} bytes");
+        }
     });
 }
 
@@ -257,8 +363,7 @@ fn a_crash_at_any_point_leaves_the_old_or_the_new_snapshot() {
         fs::write(&path, &old).unwrap();
         fs::write(path.with_extension("snapshot.new"), &new[..written]).unwrap();
         let entries = run(async |time| {
-            let cache = started(&stampede(), &time, 2).await;
-            let restored = snapshots().read_file(&cache, NOON, &path).unwrap();
+            let (cache, _, restored) = restarted(&time, &path, 2).await;
             assert_eq!(restored.entries, 100);
             cache.entries().count()
         });

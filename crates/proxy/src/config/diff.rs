@@ -32,6 +32,7 @@ pub fn diff(old: &Config, new: &Config) -> Vec<Change> {
         limit,
         shared,
         shadow,
+        snapshot,
         log,
         timeouts,
         bounds,
@@ -62,6 +63,7 @@ pub fn diff(old: &Config, new: &Config) -> Vec<Change> {
     differs("cache.limit", old.limit != *limit, reloadable.limit == *limit);
     differs("cache.shared", old.shared != *shared, reloadable.shared == *shared);
     differs("shadow", old.shadow != *shadow, reloadable.shadow == *shadow);
+    differs("snapshot", old.snapshot != *snapshot, reloadable.snapshot == *snapshot);
     differs("log", old.log != *log, reloadable.log == *log);
     differs("timeouts", old.timeouts != *timeouts, reloadable.timeouts == *timeouts);
     differs("bounds", old.bounds != *bounds, reloadable.bounds == *bounds);

@@ -54,6 +54,9 @@ pub(super) struct ConfigFile {
     /// Ghosts: other sizes, policies and ttls, simulated beside the cache over a sample of the keys. Default: none.
     #[cfg_attr(feature = "schema", schemars(with = "Option<ShadowSection>"))]
     pub(super) shadow: Option<Spanned<ShadowSection>>,
+    /// The responses of the cache in a file: a restarted proxy begins with them. Default: none.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<SnapshotSection>"))]
+    pub(super) snapshot: Option<Spanned<SnapshotSection>>,
     /// Access log.
     pub(super) log: LogSection,
     /// Timeouts for clients.
@@ -117,6 +120,17 @@ pub(super) struct ShadowSection {
     pub(super) ttls: Option<Vec<Spanned<String>>>,
     /// Keys in the sample, at most, 256 to 131072; with the default ghosts each takes 0.8 KiB. Default: 16384.
     pub(super) keys: Option<ShadowKeys>,
+}
+
+/// Beside the file are the purges since it was written, so that nothing purged comes back.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(inline))]
+pub(super) struct SnapshotSection {
+    /// The file; it and those beside it are as large as the cache, twice while a new one is written.
+    pub(super) path: PathBuf,
+    /// Between two snapshots; one more is written when the proxy stops. Default: "1m".
+    pub(super) every: Option<TextValue<PositiveDuration>>,
 }
 
 #[derive(Default, Deserialize)]

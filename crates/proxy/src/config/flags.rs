@@ -10,7 +10,7 @@ use stockade_cache::{
 use stockade_source::secrets::masked_message;
 use toml::Spanned;
 
-use super::file::{AdminSection, ConfigFile, OriginSection, ShadowSection, SocketAddress};
+use super::file::{AdminSection, ConfigFile, OriginSection, ShadowSection, SnapshotSection, SocketAddress};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Flags {
@@ -30,6 +30,8 @@ pub struct Flags {
     pub max_bytes: Option<usize>,
     /// `--reclaim F`: a fraction of the limit.
     pub reclaim: Option<f64>,
+    /// `--snapshot FILE`.
+    pub snapshot: Option<PathBuf>,
     /// `--shadow`: ghosts with the settings of `[shadow]`, or the default ones.
     pub shadow: bool,
 }
@@ -76,6 +78,13 @@ impl Flags {
             // Flags are relative to the working directory, not to the file's folder.
             let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
             admin.token_file = Some(path);
+        }
+        if let Some(path) = &self.snapshot {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            match &mut file.snapshot {
+                Some(snapshot) => snapshot.get_mut().path = path,
+                none => *none = Some(Spanned::new(0..0, SnapshotSection { path, every: None })),
+            }
         }
         if self.shadow && file.shadow.is_none() {
             file.shadow = Some(Spanned::new(0..0, ShadowSection::default()));

@@ -28,12 +28,13 @@ use super::{
     Flags, LogConfig, OriginConfig, OriginKind, RouteConfig, SharedTierUrl, TlsFiles,
     file::{
         AdminHost, AdminSection, BoundsSection, ClientDirectivesName, ConfigFile, HeaderFieldName, LogFormat,
-        LogSection, RouteSection, ShadowKeys, ShadowSection, SocketAddress, TimeoutsSection,
+        LogSection, RouteSection, ShadowKeys, ShadowSection, SnapshotSection, SocketAddress, TimeoutsSection,
         UnsafeInvalidationName,
     },
     flags::cache_of,
     route::{ClientDirectives, HostPattern, NamePattern, PathPattern, UnsafeInvalidation},
     shadow::{GhostSize, GhostTtlText, PolicyText, ShadowConfig},
+    snapshot::SnapshotConfig,
 };
 use crate::{
     frontend::ClientPrefix,
@@ -164,6 +165,7 @@ fn config(file: ConfigFile, folder: &Path) -> Result<Config, TomlError> {
         return Err(wrong);
     }
     let routes = routes(file.route, &origins, &base, has_base_ttl)?;
+    let snapshot = snapshot(file.snapshot, folder, shared.is_some())?;
     Ok(Config {
         listen,
         listen_proxy_protocol,
@@ -175,6 +177,7 @@ fn config(file: ConfigFile, folder: &Path) -> Result<Config, TomlError> {
         limit,
         shared,
         shadow: file.shadow.map(|table| shadow(table.into_inner())).transpose()?,
+        snapshot,
         log: log(file.log, folder)?,
         timeouts: timeouts(&file.timeouts),
         bounds: bounds(&file.bounds)?,
@@ -244,6 +247,24 @@ fn admin(table: AdminSection, folder: &Path) -> Result<AdminConfig, TomlError> {
     let hosts = each(&table.hosts, |AdminHost(host)| host)?;
     let purge_from = each(&table.purge_from, |network: TrustedNetwork| network)?;
     Ok(AdminConfig { listen, token_file, hosts, purge_from })
+}
+
+fn snapshot(
+    table: Option<Spanned<SnapshotSection>>,
+    folder: &Path,
+    has_shared_tier: bool,
+) -> Result<Option<SnapshotConfig>, TomlError> {
+    let Some(table) = table else { return Ok(None) };
+    if has_shared_tier {
+        return Err(TomlError {
+            message: "other nodes may have purged what a snapshot would bring back".to_owned(),
+            span: Some(table.span()),
+            help: Some("leave [snapshot] out: the shared tier has the responses after a restart".to_owned()),
+        });
+    }
+    let SnapshotSection { path, every } = table.into_inner();
+    let every = every.map_or(SnapshotConfig::EVERY, |every| every.0.0);
+    Ok(Some(SnapshotConfig { path: folder.join(path), every }))
 }
 
 fn shadow(table: ShadowSection) -> Result<ShadowConfig, TomlError> {

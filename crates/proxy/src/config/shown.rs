@@ -26,6 +26,7 @@ impl Config {
             limit,
             shared,
             shadow,
+            snapshot,
             log,
             timeouts,
             bounds,
@@ -50,6 +51,10 @@ impl Config {
                 "shared": shared.as_ref().map(ToString::to_string),
             },
             "shadow": shadow.as_ref().map(shadow_shown),
+            "snapshot": snapshot.as_ref().map(|snapshot| json!({
+                "path": snapshot.path,
+                "every": time(snapshot.every),
+            })),
             "log": {
                 "format": match log.as_ref().map(|log| log.format) {
                     None => "none",

@@ -193,6 +193,19 @@ fn assert_refused<const N: usize>(cases: [(String, &str, &str, &str); N]) {
 }
 
 #[test]
+fn invalid_snapshots_are_refused() {
+    assert_refused([
+        (with("[snapshot]\nevery = \"1m\""), "missing field `path`", "[snapshot]", ""),
+        (
+            with("[cache]\nshared = \"redis://127.0.0.1\"\n[snapshot]\npath = \"a\""),
+            "other nodes may have purged what a snapshot would bring back",
+            "[snapshot]",
+            "leave [snapshot] out: the shared tier has the responses after a restart",
+        ),
+    ]);
+}
+
+#[test]
 fn invalid_settings_are_shown_with_help() {
     let route = |lines: &str| format!("{ORIGIN}[[route]]\n{lines}");
     assert_refused([
@@ -441,6 +454,7 @@ fn flags_override_the_file_or_replace_it() {
         max_bytes: Some(1 << 30),
         reclaim: Some(0.3),
         token_file: None,
+        snapshot: Some("/a.snapshot".into()),
         shadow: true,
     };
     let alone = Config::from_flags(&flags).unwrap();
@@ -450,6 +464,8 @@ fn flags_override_the_file_or_replace_it() {
     assert_eq!((&alone.limit, alone.routes[0].strategy.clone()), (&limit, Strategy::preset("swr").unwrap()));
 
     assert_eq!(alone.shadow, Some(ShadowConfig::default()));
+    let snapshot = SnapshotConfig { path: "/a.snapshot".into(), every: SnapshotConfig::EVERY };
+    assert_eq!(alone.snapshot, Some(snapshot));
 
     let file = "listen = [\"127.0.0.1:9\"]\n[cache]\nstrategy = \"early\"\nttl = \"9s\"\nlimit = { bytes = \"1MiB\" }\n\
                 [[origin]]\nname = \"x\"\nurl = \"http://h\"\nconnections = 3\n";
@@ -505,6 +521,7 @@ fn diff_reports_settings_that_need_a_restart() {
         (with("admin.listen = \"127.0.0.1:1\""), "admin true"),
         (with("cache.limit.entries = 7"), "cache.limit true"),
         (with("[shadow]"), "shadow true"),
+        (with("[snapshot]\npath = \"a\""), "snapshot true"),
         (with("log.path = \"a\""), "log false"),
         (with("log.format = \"none\""), "log true"),
         (with("timeouts.head = \"1s\""), "timeouts true"),
@@ -546,7 +563,11 @@ fn example_is_valid_and_has_every_setting() {
     // Commented settings are valid as well.
     let uncommented: String =
         EXAMPLE.lines().flat_map(|line| [line.strip_prefix("#: ").unwrap_or(line), "\n"]).collect();
-    read(&uncommented);
+    // A snapshot and a shared tier exclude each other.
+    let without = |setting: &str| -> String {
+        uncommented.lines().filter(|line| !line.starts_with(setting)).flat_map(|line| [line, "\n"]).collect()
+    };
+    read(&without("shared = "));
     let written: toml::Table = uncommented.parse().expect("TOML");
     let mut known = BTreeSet::new();
     keys_of_schema(&schema(), &schema(), "", &mut known);

@@ -105,6 +105,9 @@ pub struct ProxyArgs {
     /// Share of the entries to remove when the cache is full, 0 to 1
     #[arg(long, value_name = "F")]
     pub reclaim: Option<f64>,
+    /// Keep the cached responses in this file, so that a restarted proxy has them
+    #[arg(long, value_name = "FILE")]
+    pub snapshot: Option<PathBuf>,
     /// Simulate other sizes, policies and ttls beside the cache, over a sample of the keys: figures in the admin API, and for
     /// `plan --live`
     #[arg(long)]

@@ -9,6 +9,7 @@ mod hostile;
 mod life;
 mod prometheus_server;
 mod shadow;
+mod snapshots;
 mod telemetry;
 mod usage;
 

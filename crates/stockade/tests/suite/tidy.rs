@@ -49,7 +49,7 @@ const GRAPH: [(&str, &[&str]); 12] = [
 ];
 
 /// The packages that the README's first command compiles at most.
-const FIRST_BUILD_PACKAGES_MAX: usize = 121;
+const FIRST_BUILD_PACKAGES_MAX: usize = 122;
 
 /// Files where time and randomness are arguments: the engine, the judge, and the decisions of a load. These words are banned
 /// however they are imported; clippy.toml bans the calls in every crate.
@@ -209,7 +209,10 @@ fn time_and_randomness_are_arguments() {
         let is_word = |c: char| c.is_alphanumeric() || c == '_';
         let words: BTreeSet<&str> = code.split(|c| !is_word(c)).collect();
         for banned in IMPURE {
-            let is_excused = file.ends_with("explored.rs") && banned == "thread";
+            // A snapshot has the time of day, as an argument, and sets with a hasher of their own.
+            let is_snapshot = file.to_string_lossy().contains("cache/src/snapshot");
+            let is_excused = file.ends_with("explored.rs") && banned == "thread"
+                || is_snapshot && ["SystemTime", "HashSet"].contains(&banned);
             assert!(is_excused || !words.contains(banned), "{}: `{banned}`", file.display());
         }
         assert!(
