@@ -28,6 +28,7 @@ pub mod host;
 pub mod http;
 pub mod judge;
 pub mod metrics;
+pub mod ratios;
 mod reference;
 pub mod report;
 pub mod run;
