@@ -1,6 +1,6 @@
 # Commands are cargo's. The scripts install the packages that the tests need.
 
-.PHONY: test check fuzz book man deny api instructions deps fmt
+.PHONY: test check bench fuzz book man deny api instructions deps fmt
 
 CARGO ?= cargo
 REPOSITORY ?= $(patsubst %.git,%,$(shell git config --get remote.origin.url))
@@ -25,6 +25,15 @@ check: deps
 	$(CARGO) test --workspace --all-features --test suite --locked -- tidy:: docs:: reference::
 	$(CARGO) clippy --manifest-path bench/Cargo.toml --target-dir target --all-targets --locked -- --deny warnings
 	scripts/instructions
+	STOCKADE=$(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/debug/stockade \
+		$(CARGO) run --quiet --manifest-path bench/Cargo.toml --target-dir target --locked -- --smoke
+
+# Lists the benches; `make bench NAME=hits` runs one, or several (`NAME="hits proxy"`), or all (`NAME=all`), and writes
+# bench/RESULTS.md. SITTINGS=3: fewer sittings than five. Peers that are programs are installed by package name.
+BENCH = $(CARGO) run --quiet --release --manifest-path bench/Cargo.toml --target-dir $(or $(CARGO_TARGET_DIR),target/bench) --locked --
+bench:
+	@$(if $(NAME),scripts/install-missing bench)
+	@$(BENCH) $(NAME) $(if $(SITTINGS),--sittings $(SITTINGS))
 
 # Runs each fuzz target for ten seconds (`make fuzz SECONDS=60`: longer). Stable Rust is enough.
 fuzz:
@@ -55,7 +64,7 @@ api:
 	@command -v cargo-semver-checks >/dev/null || { echo "cargo-semver-checks is missing: cargo install cargo-semver-checks --locked" >&2; exit 1; }
 	$(CARGO) semver-checks --package stockade-cache --all-features
 
-# Counts the instructions of a hit and a miss.
+# Counts the instructions of a hit and a miss of the cache, and of a hit of the proxy.
 instructions: deps
 	scripts/instructions
 

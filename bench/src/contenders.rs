@@ -14,7 +14,10 @@ mod tokio;
 
 use std::{hint::black_box, sync::Arc};
 
-use crate::stampede::{Stampeder, stampede};
+use crate::{
+    stampede::{Stampeder, stampede},
+    workload::WRITE,
+};
 
 pub trait Value: Clone + Send + Sync + 'static {
     /// The loader's value of `key`.
@@ -31,6 +34,13 @@ impl Value for u64 {
 impl Value for Arc<[u8]> {
     fn load(key: u64) -> Self {
         Arc::new([key.to_le_bytes()[0]; 1024])
+    }
+}
+
+/// 100 bytes, allocated by each load.
+impl Value for Arc<[u8; 100]> {
+    fn load(key: u64) -> Self {
+        Arc::new([key.to_le_bytes()[0]; 100])
     }
 }
 
@@ -61,6 +71,21 @@ pub trait Contender<V: Value>: Send + Sync {
         }
         hits
     }
+
+    /// Gets every key that is not marked, and inserts the marked ones; returns the number of hits.
+    fn read_or_write(&self, operations: &[u32]) -> u64 {
+        let mut hits = 0;
+        for &operation in operations {
+            let key = u64::from(operation & !WRITE);
+            if operation & WRITE != 0 {
+                self.insert(key, V::load(key));
+            } else if let Some(value) = self.get(key) {
+                black_box(value);
+                hits += 1;
+            }
+        }
+        hits
+    }
 }
 
 /// A contender in the comparison of hits.
@@ -72,17 +97,15 @@ pub struct Entrant<V> {
     pub build: fn(usize) -> Box<dyn Contender<V>>,
 }
 
-/// The contender that the others are compared with.
-pub const REFERENCE: &str = "quick_cache";
-
+/// All contenders, ours first. papaya is a map without eviction.
 #[must_use]
 pub fn entrants<V: Value>() -> [Entrant<V>; 5] {
     [
         Entrant { name: "stockade", build: |capacity| Box::new(stockade::Stockade::new(capacity)) },
-        Entrant { name: REFERENCE, build: |capacity| Box::new(quick_cache::QuickCache::new(capacity)) },
+        Entrant { name: "quick_cache", build: |capacity| Box::new(quick_cache::QuickCache::new(capacity)) },
         Entrant { name: "moka", build: |capacity| Box::new(moka::Moka::new(capacity)) },
         Entrant { name: "foyer", build: |capacity| Box::new(foyer::Foyer::new(capacity)) },
-        Entrant { name: "papaya (a map)", build: |_| Box::new(papaya::Papaya::new()) },
+        Entrant { name: "papaya", build: |_| Box::new(papaya::Papaya::new()) },
     ]
 }
 
@@ -96,7 +119,7 @@ pub const STAMPEDERS: [Stampeder; 4] = [
         prepare: |size| Box::pin(stampede(stockade::patient(STAMPEDE_CAPACITY), size)),
     },
     Stampeder {
-        name: REFERENCE,
+        name: "quick_cache",
         prepare: |size| Box::pin(stampede(::quick_cache::sync::Cache::new(STAMPEDE_CAPACITY), size)),
     },
     Stampeder {

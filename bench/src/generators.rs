@@ -35,6 +35,13 @@ pub fn wrk_requests(output: &str) -> Option<f64> {
     output.split_once(" requests in")?.0.rsplit(' ').next()?.parse().ok()
 }
 
+/// The number of answered requests that h2load's output names.
+#[must_use]
+pub fn h2load_requests(output: &str) -> Option<f64> {
+    let line = output.lines().find_map(|line| line.strip_prefix("requests: "))?;
+    line.split(", ").find_map(|part| part.strip_suffix(" succeeded"))?.parse().ok()
+}
+
 /// Builds `stockade` in release mode and returns its path.
 pub fn stockade() -> Result<PathBuf> {
     if let Some(program) = env::var_os("STOCKADE") {

@@ -17,13 +17,13 @@ use tokio::{net::TcpListener, runtime, sync::watch};
 
 use crate::origin::ORIGIN;
 
-/// Holds this many requests at a time, with two threads, until it is killed.
-pub fn hold(requests: usize) -> Result<(), Box<dyn Error>> {
+/// Holds this many requests at a time and answers with a body of `kib` KiB, with two threads, until it is killed.
+pub fn hold(requests: usize, kib: usize) -> Result<(), Box<dyn Error>> {
     let runtime = runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         let listener = TcpListener::bind(ORIGIN).await?;
         let (arrived, released) = (Arc::new(AtomicUsize::new(0)), Arc::new(watch::Sender::new(0_usize)));
-        let body = Bytes::from(vec![b'x'; 1_024]);
+        let body = Bytes::from(vec![b'x'; kib * 1_024]);
         loop {
             let (tcp, _) = listener.accept().await?;
             tcp.set_nodelay(true)?;

@@ -11,7 +11,7 @@ use std::{
 use core_affinity::CoreId;
 
 use crate::{
-    contenders::{Contender, Entrant, Value, entrants},
+    contenders::{Contender, Entrant, Value},
     workload::{BATCH, CAPACITY},
 };
 
@@ -58,18 +58,23 @@ impl Sum for Served {
     }
 }
 
-/// A full cache for every entrant, after one lookup of all `draws`, so that its policy knows the popular
-/// keys.
+/// What a thread does with a number of its draws.
+#[derive(Clone, Copy, Debug)]
+pub enum Operation {
+    /// Gets the key, and inserts it if it is missing.
+    Lookup,
+    /// Gets the key, or inserts it if the number is marked as a write.
+    ReadOrWrite,
+}
+
+/// A full cache, after one lookup of all `draws`, so that its policy knows the popular keys.
 #[must_use]
-pub fn warm_caches<V: Value>(draws: &[Vec<u32>]) -> Vec<(Entrant<V>, Box<dyn Contender<V>>)> {
-    let warm = |entrant: Entrant<V>| {
-        let cache = (entrant.build)(CAPACITY);
-        for keys in draws {
-            cache.serve(keys);
-        }
-        (entrant, cache)
-    };
-    entrants().into_iter().map(warm).collect()
+pub fn warm_cache<V: Value>(entrant: &Entrant<V>, draws: &[Vec<u32>]) -> Box<dyn Contender<V>> {
+    let cache = (entrant.build)(CAPACITY);
+    for keys in draws {
+        cache.serve(keys);
+    }
+    cache
 }
 
 /// Serves `batches` of the keys drawn for each thread: as many threads as there are `draws`. After the last
@@ -78,7 +83,16 @@ pub fn warm_caches<V: Value>(draws: &[Vec<u32>]) -> Vec<(Entrant<V>, Box<dyn Con
 /// # Panics
 /// Without a core for each thread.
 #[must_use]
-pub fn serve<V: Value>(cache: &dyn Contender<V>, draws: &[Vec<u32>], batches: Range<usize>) -> Served {
+pub fn serve<V: Value>(
+    cache: &dyn Contender<V>,
+    operation: Operation,
+    draws: &[Vec<u32>],
+    batches: Range<usize>,
+) -> Served {
+    let serve = |keys: &[u32]| match operation {
+        Operation::Lookup => cache.serve(keys),
+        Operation::ReadOrWrite => cache.read_or_write(keys),
+    };
     let cores = core_affinity::get_core_ids().unwrap_or_default();
     assert!(cores.len() >= draws.len(), "{} threads need a core each", draws.len());
     let ready = Barrier::new(draws.len());
@@ -87,7 +101,7 @@ pub fn serve<V: Value>(cache: &dyn Contender<V>, draws: &[Vec<u32>], batches: Ra
         let keys: Vec<_> = keys.chunks(BATCH).collect();
         ready.wait();
         let began = Instant::now();
-        let hits: u64 = batches.clone().map(|batch| cache.serve(keys[batch % keys.len()])).sum();
+        let hits: u64 = batches.clone().map(|batch| serve(keys[batch % keys.len()])).sum();
         (began, Instant::now(), hits)
     };
     let shifts: Vec<_> = thread::scope(|scope| {

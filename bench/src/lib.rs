@@ -1,6 +1,7 @@
 //! Benchmarks of Stockade's parts beside comparable programs.
 
 pub mod clock;
+pub mod command;
 pub mod contenders;
 pub mod differential;
 pub mod generators;
@@ -16,5 +17,6 @@ pub mod samples;
 pub mod soak;
 pub mod stampede;
 pub mod statistics;
+pub mod suite;
 pub mod verdicts;
 pub mod workload;

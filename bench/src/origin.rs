@@ -3,6 +3,7 @@
 use std::{
     env,
     error::Error,
+    io::{Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     process::{Child, Command, Stdio},
     thread,
@@ -65,6 +66,23 @@ impl Drop for Server {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// The body at a path of a server, over a connection of its own.
+pub fn get(address: &str, path: &str) -> Result<Vec<u8>, Box<dyn Error>> {
+    let mut tcp = TcpStream::connect(address)?;
+    write!(tcp, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+    let mut reply = Vec::new();
+    tcp.read_to_end(&mut reply)?;
+    let at = reply.windows(4).position(|four| four == b"\r\n\r\n").ok_or("no reply")?;
+    Ok(reply.split_off(at + 4))
+}
+
+/// The number of requests that the origin has answered.
+pub fn origin_requests() -> Result<u64, Box<dyn Error>> {
+    let counts = get(ORIGIN, "/_admin/current_count")?;
+    let counts: serde_json::Value = serde_json::from_slice(&counts)?;
+    counts["total_requests"].as_u64().ok_or_else(|| format!("no total in {counts}").into())
 }
 
 /// Serves a recipe with one thread until it is killed.

@@ -1,11 +1,11 @@
 //! Measurements in their own process, since an allocator seldom returns memory.
 
-use std::{env, error::Error, fs, process::Command};
+use std::{env, error::Error, fs, path::PathBuf, process::Command};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 /// Runs this program once more, with `arguments`, and returns the figures that it prints.
-pub fn measure<const N: usize>(arguments: [&str; 2]) -> Result<[f64; N]> {
+pub fn measure_child<const N: usize>(arguments: &[&str]) -> Result<[f64; N]> {
     let output = Command::new(env::current_exe()?).args(arguments).output()?;
     if !output.status.success() {
         return Err(format!("{arguments:?}: {}", String::from_utf8_lossy(&output.stderr)).into());
@@ -14,6 +14,19 @@ pub fn measure<const N: usize>(arguments: [&str; 2]) -> Result<[f64; N]> {
     let figures: Vec<f64> =
         printed.split_whitespace().map(str::parse).collect::<std::result::Result<_, _>>()?;
     figures.try_into().map_err(|_| format!("{arguments:?} printed {printed:?}").into())
+}
+
+/// True if a program is in a folder of [`search_path`].
+#[must_use]
+pub fn is_installed(program: &str) -> bool {
+    search_path().iter().any(|folder| folder.join(program).is_file())
+}
+
+/// The folders of `PATH`, and those of servers, which users other than root may not have in it.
+#[must_use]
+pub fn search_path() -> Vec<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]).collect()
 }
 
 /// The processor time of a process, user and system, in Linux's unit of 10 ms.

@@ -66,7 +66,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     std::fs::remove_file(&path)?;
     println!("| {ENTRIES} entries, {} MiB | GiB/s |\n|---|---|", bytes.len() >> 20);
-    let rows = ["written to memory", "restored from memory", "written to a file", "restored from a file", "the same bytes copied to a file"];
+    let rows = [
+        "written to memory",
+        "restored from memory",
+        "written to a file",
+        "restored from a file",
+        "the same bytes copied to a file",
+    ];
     for (row, speeds) in rows.into_iter().zip(speeds) {
         println!("| {row} | {:.2} |", median(speeds));
     }

@@ -187,7 +187,11 @@ fn shown(request: &Message, kind: Kind, id: &str) -> String {
 }
 
 fn short(text: &str) -> String {
-    if text.len() > 40 { format!("{}... ({} B)", text.chars().take(24).collect::<String>(), text.len()) } else { text.to_owned() }
+    if text.len() > 40 {
+        format!("{}... ({} B)", text.chars().take(24).collect::<String>(), text.len())
+    } else {
+        text.to_owned()
+    }
 }
 
 /// The client's result if the origin's response is not it: a status, unreadable bytes, a close or a wait.

@@ -1,13 +1,6 @@
-//! Aims for times that no test asserts, since tests have to pass on slow machines.
-//!
-//! 1. The longest store around a reclaim: 36,000 entries of 1 KiB, `lrw`, reclaim 0.3, one thread. Aim: 1 ms.
-//! 2. The last of 10,000 workers under `stampede`, over a source that takes 50 ms. Aim: 20 ms above the source.
-//!    `STOCKADE` is the program, built if it is not set.
-//!
-//! Each line gives the median and the range of seven rounds, in milliseconds.
+//! Times with a bound of their own. Tests do not assert them, since they have to pass on slow machines.
 
 use std::{
-    error::Error,
     path::Path,
     process::Command,
     sync::Arc,
@@ -15,36 +8,42 @@ use std::{
 };
 
 use serde_json::Value;
-use stockade_bench::{
-    generators::stockade,
-    statistics::{median, range},
-};
 use stockade_cache::{Cache, EvictionOrder, Limit, Policy, Strategy, heap_bytes};
 
-const ROUNDS: usize = 7;
+use super::{AIM, Bench, Better, Figure, Metric, OURS, Result, Sitting};
+use crate::generators::stockade;
 
-fn main() -> Result<(), Box<dyn Error>> {
+pub(super) const BENCH: Bench = Bench {
+    name: "aims",
+    shows: "the longest store around a reclaim, and the last of 10,000 workers under `stampede`, beside their bounds",
+    method: "The longest of 1,000 stores beyond 36,000 entries of 1 KiB, `lrw`, reclaim 0.3, one thread; and the last answer of \
+             `stockade stampede` with 10,000 workers, above the 50 ms of the source.",
+    seconds: 10,
+    needs: &[],
+    peers: &[],
+    metrics: &[Metric { name: "time", unit: "ms", digits: 2, better: Better::Lower, aim: Some(1.0) }],
+    limits: &[],
+    measure,
+    child: None,
+};
+
+fn measure(sitting: &Sitting) -> Result<Vec<Figure>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let _context = runtime.enter();
-    println!("| aim | median ms | range ms | aim ms |");
-    println!("|---|---|---|---|");
-    row("longest store around a reclaim", 1.0, longest_store_ms)?;
+    let contenders = [OURS, AIM];
+    let case = "longest store around a reclaim";
+    let mut figures = sitting.interleave(case, ["time"], &contenders, 5, |at| {
+        Ok([if at == 0 { longest_store_ms()? } else { 1.0 }])
+    })?;
     let program = stockade()?;
-    row("10,000 workers above the source's 50 ms", 20.0, || stampede_ms(&program))
+    let case = "10,000 workers, above the source";
+    figures.extend(sitting.interleave(case, ["time"], &contenders, 5, |at| {
+        Ok([if at == 0 { stampede_ms(&program)? } else { 20.0 }])
+    })?);
+    Ok(figures)
 }
 
-fn row(
-    name: &str,
-    aim: f64,
-    measure: impl Fn() -> Result<f64, Box<dyn Error>>,
-) -> Result<(), Box<dyn Error>> {
-    let rounds = (0..ROUNDS).map(|_| measure()).collect::<Result<Vec<_>, _>>()?;
-    let (least, greatest) = range(&rounds);
-    println!("| {name} | {:.2} | {least:.2} to {greatest:.2} | {aim} |", median(rounds));
-    Ok(())
-}
-
-fn longest_store_ms() -> Result<f64, Box<dyn Error>> {
+fn longest_store_ms() -> Result<f64> {
     const ENTRIES: u64 = 36_000;
     let limit = Limit {
         policy: Policy::LRW,
@@ -67,7 +66,7 @@ fn longest_store_ms() -> Result<f64, Box<dyn Error>> {
     Ok(longest.as_secs_f64() * 1e3)
 }
 
-fn stampede_ms(program: &Path) -> Result<f64, Box<dyn Error>> {
+fn stampede_ms(program: &Path) -> Result<f64> {
     let arguments = ["10000", "--strategy", "stampede", "--source-latency", "50ms", "--format", "json"];
     let output = Command::new(program).arg("stampede").args(arguments).output()?;
     let report: Value = serde_json::from_slice(&output.stdout)?;
