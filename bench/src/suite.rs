@@ -17,6 +17,7 @@ mod mixed;
 mod origin;
 mod proxy;
 mod refresh;
+mod snapshot;
 mod stampede;
 mod traces;
 
@@ -191,13 +192,14 @@ impl Bench {
 }
 
 /// All benches, in the order of RESULTS.md.
-pub const BENCHES: [Bench; 12] = [
+pub const BENCHES: [Bench; 13] = [
     hits::BENCH,
     mixed::BENCH,
     bytes::BENCH,
     traces::BENCH,
     stampede::BENCH,
     refresh::BENCH,
+    snapshot::BENCH,
     proxy::BENCH,
     memory::BENCH,
     herd::BENCH,
@@ -208,7 +210,7 @@ pub const BENCHES: [Bench; 12] = [
 
 /// A bench by its name.
 pub fn find(name: &str) -> Result<&'static Bench> {
-    static ALL: [Bench; 12] = BENCHES;
+    static ALL: [Bench; 13] = BENCHES;
     ALL.iter().find(|bench| bench.name == name).ok_or_else(|| {
         let names: Vec<_> = ALL.iter().map(|bench| bench.name).collect();
         format!("no bench is called `{name}`: choose from {}, or all", names.join(", ")).into()
