@@ -8,7 +8,6 @@ mod belady;
 mod clock;
 mod clock2q_plus;
 mod fifo;
-mod gdsf;
 mod heap;
 mod lfu;
 mod lirs;
@@ -114,6 +113,7 @@ pub static POLICIES: [Policy; 16] = [
     shipped(CachePolicy::S3_FIFO),
     Policy { shipped: Some(CachePolicy::LRU), ..of::<lru::Lru>("lru", CachePolicy::LRU.summary) },
     shipped(CachePolicy::LFU),
+    shipped(CachePolicy::GDSF),
     shipped(CachePolicy::LRW),
     of::<fifo::Fifo>("fifo", "the oldest entry"),
     of::<clock::Clock>(
@@ -123,10 +123,6 @@ pub static POLICIES: [Policy; 16] = [
     of::<lfu::Lfu>(
         "lfu-no-aging",
         "the least frequently requested entry, without aging; of equal ones the older",
-    ),
-    of::<gdsf::Gdsf>(
-        "gdsf",
-        "the entry with the fewest requests per byte, with aging (Cherkasova, HPL-98-69R1, 1998)",
     ),
     of::<two_q::TwoQ>(
         "2q",

@@ -77,6 +77,10 @@ impl PolicyEntries for Entries {
     fn hash(&self, slot: Slot) -> u32 {
         self.0[slot as usize].hash
     }
+
+    fn weight(&self, slot: Slot) -> u32 {
+        self.0[slot as usize].weight
+    }
 }
 
 /// The last value of a key.

@@ -116,6 +116,7 @@ policies! {
     mod lru, LRU, Lru(Box<lru::Lru>);
     mod s3_fifo, S3_FIFO, S3Fifo(Box<s3_fifo::S3Fifo>);
     mod lfu, LFU, Lfu(Box<lfu::Lfu>);
+    mod gdsf, GDSF, Gdsf(Box<gdsf::Gdsf>);
 }
 
 /// No policy has this name.

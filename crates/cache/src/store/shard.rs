@@ -207,6 +207,10 @@ impl<K, V> PolicyEntries for Vec<Option<Entry<K, V>>> {
     fn hash(&self, slot: Slot) -> u32 {
         self[slot as usize].as_ref().map_or(0, |entry| entry.short_hash)
     }
+
+    fn weight(&self, slot: Slot) -> u32 {
+        self[slot as usize].as_ref().map_or(0, |entry| entry.weight)
+    }
 }
 
 impl<K, V> Shard<K, V> {

@@ -25,11 +25,11 @@ impl EvictionPolicy for Shipped {
     }
 
     fn on_insert(&mut self, access: &Access) {
-        self.0.insert(access.key);
+        self.0.insert_weighted(access.key, access.weight);
     }
 
     fn on_update(&mut self, access: &Access) {
-        self.0.update(access.key);
+        self.0.update_weighted(access.key, access.weight);
     }
 
     fn on_remove(&mut self, key: Key) {

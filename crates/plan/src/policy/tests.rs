@@ -134,6 +134,15 @@ proptest! {
         prop_assert_eq!(cache.misses, misses("lru", &keys, room));
     }
 
+    #[test]
+    fn gdsf_equals_its_naive_model(
+        requests in prop::collection::vec((0..40_u8, 1..30_u8), 1..400),
+        room in 1..400_u64,
+    ) {
+        let replay = Policy::named("gdsf").expect("it ships").replay(&trace(&requests), &CacheSetup::of(Capacity::Bytes(room)));
+        prop_assert_eq!(replay.misses, naive_gdsf(&requests, room));
+    }
+
     /// Against queues and maps as the papers have them, without the planner's lists and heaps.
     #[test]
     fn simple_policies_equal_their_naive_models(keys in prop::collection::vec(0..20_u8, 1..300), room in 1..15_usize) {
@@ -211,6 +220,42 @@ fn naive_lfu(keys: &[u8], room: usize) -> u64 {
             entries.retain(|entry| Some(*entry) != least);
         }
         entries.push((*key, 1, n));
+    }
+    misses
+}
+
+struct GdsfEntry {
+    key: u8,
+    size: u8,
+    requests: u32,
+    priority: f64,
+    /// The number of the last request.
+    used: usize,
+}
+
+/// An entry has the size of the request that missed.
+fn naive_gdsf(requests: &[(u8, u8)], room: u64) -> u64 {
+    let (mut entries, mut age, mut misses) = (Vec::<GdsfEntry>::new(), 0.0, 0);
+    for (used, (key, size)) in requests.iter().copied().enumerate() {
+        if let Some(entry) = entries.iter_mut().find(|entry| entry.key == key) {
+            entry.requests += 1;
+            entry.priority = age + f64::from(entry.requests) / f64::from(entry.size);
+            entry.used = used;
+            continue;
+        }
+        misses += 1;
+        if u64::from(size) > room {
+            continue;
+        }
+        while entries.iter().map(|entry| u64::from(entry.size)).sum::<u64>() + u64::from(size) > room {
+            let order =
+                |a: &&GdsfEntry, b: &&GdsfEntry| a.priority.total_cmp(&b.priority).then(a.used.cmp(&b.used));
+            let lowest = entries.iter().min_by(order).expect("it is full");
+            let (key, priority) = (lowest.key, lowest.priority);
+            entries.retain(|entry| entry.key != key);
+            age = priority;
+        }
+        entries.push(GdsfEntry { key, size, requests: 1, priority: age + 1.0 / f64::from(size), used });
     }
     misses
 }

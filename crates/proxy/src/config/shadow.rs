@@ -204,7 +204,7 @@ mod tests {
         assert!(entries.shadow(&limit).unwrap_err().contains("2x"));
         let ghosts = ShadowConfig::default().shadow(&Limit::entries(10)).unwrap().ghosts;
         let names: Vec<_> = ghosts.iter().map(|ghost| ghost.name.as_str()).collect();
-        assert_eq!(names, ["0.5x size", "2x size", "lrw", "lru", "s3-fifo", "lfu", "2x ttl"]);
+        assert_eq!(names, ["0.5x size", "2x size", "lrw", "lru", "s3-fifo", "lfu", "gdsf", "2x ttl"]);
     }
 
     #[test]

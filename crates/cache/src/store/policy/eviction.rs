@@ -40,6 +40,9 @@ pub(crate) trait PolicyEntries {
 
     /// 32 bits of the hash of the entry's key.
     fn hash(&self, slot: Slot) -> u32;
+
+    /// The weight of a stored entry in bytes, with a limit in bytes; without one 0 or 1.
+    fn weight(&self, slot: Slot) -> u32;
 }
 
 /// An eviction policy over the entries of one shard.

@@ -8,7 +8,7 @@ use super::{
 /// An eviction policy that decides for a caller who keeps the entries: the code that runs in each shard of a
 /// [`Cache`](crate::Cache), for simulators.
 ///
-/// The caller numbers its entries from 0, densely: memory is 12 bytes up to the highest number, and
+/// The caller numbers its entries from 0, densely: memory is 16 bytes up to the highest number, and
 /// [`entry_bytes`](Policy::entry_bytes).
 ///
 /// ```
@@ -27,12 +27,18 @@ pub struct Evictor {
 
 /// The hash of an entry is its number: different entries have different hashes.
 #[derive(Debug, Default)]
-struct NumberedEntries(Vec<PolicyData>);
+struct NumberedEntries(Vec<NumberedEntry>);
+
+#[derive(Debug, Default)]
+struct NumberedEntry {
+    data: PolicyData,
+    weight: u32,
+}
 
 impl PolicyEntries for NumberedEntries {
     #[inline]
     fn data(&mut self, slot: Slot) -> &mut PolicyData {
-        &mut self.0[slot as usize]
+        &mut self.0[slot as usize].data
     }
 
     fn see(&self, slot: Slot) -> &PolicyData {
@@ -41,6 +47,10 @@ impl PolicyEntries for NumberedEntries {
 
     fn hash(&self, slot: Slot) -> u32 {
         slot
+    }
+
+    fn weight(&self, slot: Slot) -> u32 {
+        self.0[slot as usize].weight
     }
 }
 
@@ -51,25 +61,36 @@ impl Evictor {
         Self { policy: policy.start(), entries: NumberedEntries::default() }
     }
 
-    /// Adds an entry that is not there.
+    /// Adds an entry that is not there, with a weight of 1.
     pub fn insert(&mut self, entry: u32) {
+        self.insert_weighted(entry, 1);
+    }
+
+    /// Adds an entry that is not there. Its weight counts for policies that compare sizes.
+    pub fn insert_weighted(&mut self, entry: u32, weight: u32) {
         let entries = &mut self.entries.0;
         if entry as usize >= entries.len() {
-            entries.resize_with(entry as usize + 1, PolicyData::default);
+            entries.resize_with(entry as usize + 1, NumberedEntry::default);
         }
-        entries[entry as usize] = PolicyData::default();
+        entries[entry as usize] = NumberedEntry { data: PolicyData::default(), weight };
         self.policy.on_insert(&mut self.entries, entry);
     }
 
     /// A lookup found the entry.
     #[inline]
     pub fn hit(&mut self, entry: u32) {
-        self.policy.on_hit(entry, &self.entries.0[entry as usize]);
+        self.policy.on_hit(entry, &self.entries.0[entry as usize].data);
     }
 
-    /// The value of the entry was replaced.
+    /// The value of the entry was replaced by one of the same weight.
     pub fn update(&mut self, entry: u32) {
         self.policy.on_update(&mut self.entries, entry);
+    }
+
+    /// The value of the entry was replaced by one of this weight.
+    pub fn update_weighted(&mut self, entry: u32, weight: u32) {
+        self.entries.0[entry as usize].weight = weight;
+        self.update(entry);
     }
 
     /// The entry leaves for another reason than eviction, such as its expiry.

@@ -32,6 +32,15 @@ impl PolicyEntries for Entries {
     fn hash(&self, slot: Slot) -> u32 {
         self.0[slot as usize].1
     }
+
+    fn weight(&self, slot: Slot) -> u32 {
+        weight(u64::from(self.hash(slot)))
+    }
+}
+
+/// The weight of a key's entry.
+pub(super) fn weight(key: u64) -> u32 {
+    1 + u32::try_from(key % 7).expect("below 7")
 }
 
 /// A cache of `entries_max` entries under a policy.
@@ -296,7 +305,7 @@ fn reference(policy: &str, entries_max: usize) -> Box<dyn Reference> {
     }
 }
 
-fn requests() -> impl Strategy<Value = Vec<Request>> {
+pub(super) fn requests() -> impl Strategy<Value = Vec<Request>> {
     let request = (0..48_u64, 0..20_u8).prop_map(|(key, kind)| match kind {
         0 => Request::Remove(key),
         1..4 => Request::Put(key),
