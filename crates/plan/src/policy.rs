@@ -179,4 +179,8 @@ impl Policy {
 }
 
 #[cfg(test)]
+mod evidence;
+#[cfg(test)]
+mod s4_fifo;
+#[cfg(test)]
 mod tests;
