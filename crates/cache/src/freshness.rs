@@ -276,6 +276,12 @@ impl Lifetime {
         spread_secs: 0.0,
     };
 
+    /// Fresh for `ttl`, or for ever, and then stale for `swr`.
+    pub(crate) fn simple(loaded: Time, ttl: Option<Duration>, swr: Duration) -> Self {
+        let expires = ttl.map_or(Time::NEVER, |ttl| loaded + ttl);
+        StaleSpans::new(swr, Duration::ZERO, Duration::ZERO).life(expires, loaded, expires, 0.0)
+    }
+
     /// How a value may be served at `now`, as [`LifetimeRules::state`] with the kind of refresh under which it was stored.
     pub(crate) fn state(&self, now: Time, precisely: impl FnOnce() -> (Time, f64)) -> FreshnessState {
         if now < self.expires {

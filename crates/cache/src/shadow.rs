@@ -11,6 +11,7 @@
 //! from that one about as much as the cache would differ from itself with the other configuration: a popular key that the
 //! sample has or lacks is the same in both.
 
+mod choice;
 mod ghost;
 mod sample;
 
@@ -74,7 +75,7 @@ impl Shadow {
     #[must_use]
     pub fn around(limit: &Limit) -> Self {
         let sizes = [0.5, 2.0].map(|factor| Ghost::of_size(limit, factor));
-        let policies = POLICIES.iter().filter(|policy| **policy != *limit.policy);
+        let policies = POLICIES.iter().filter(|policy| **policy != *limit.policy && !policy.is_auto());
         let policies = policies.map(|policy| Ghost::of_policy(limit, policy));
         let ttls = std::iter::once(Ghost::of_ttl(limit, GhostTtl::Times(2.0)));
         Self { ghosts: sizes.into_iter().chain(policies).chain(ttls).collect(), keys_max: Self::KEYS_MAX }
@@ -90,6 +91,11 @@ impl Shadow {
         }
         if !(256..=1 << 17).contains(&self.keys_max) {
             return Err(InvalidStrategy("the sample of a shadow has 256 to 131,072 keys"));
+        }
+        if !limit.is_some_and(|limit| limit.policy.is_auto())
+            && self.ghosts.iter().any(|ghost| ghost.limit.policy.is_auto())
+        {
+            return Err(InvalidStrategy("only ghosts of a cache with the policy `auto` can have it"));
         }
         let mut names: Vec<&str> = self.ghosts.iter().map(|ghost| ghost.name.as_str()).collect();
         names.push(AS_CONFIGURED);
@@ -124,6 +130,11 @@ impl Ghost {
         Self::of_limit(policy.name.to_owned(), Limit { policy, ..limit.clone() })
     }
 
+    /// A candidate of the policy `auto`.
+    fn of_candidate(limit: &Limit, policy: &'static Policy) -> Self {
+        Self { name: format!("auto: {}", policy.name), ..Self::of_policy(limit, policy) }
+    }
+
     /// The same limit with another ttl.
     #[must_use]
     pub fn of_ttl(limit: &Limit, ttl: GhostTtl) -> Self {
@@ -149,6 +160,11 @@ impl GhostTtl {
     }
 }
 
+/// The policy that a cache with this limit starts with.
+pub(crate) fn first_policy(limit: &Limit) -> &'static Policy {
+    if limit.policy.is_auto() { choice::candidates(limit)[0] } else { limit.policy }
+}
+
 /// The name of the ghost that the others are compared with.
 const AS_CONFIGURED: &str = "as configured";
 
@@ -166,9 +182,13 @@ snapshot! {
         sampled_requests: u64 = counter "stockade_shadow_requests_total",
         /// Bound of the memory of all ghosts.
         bytes_max: u64 = gauge "stockade_shadow_bytes_max" in Bytes,
+        /// How often the policy `auto` chose another one.
+        policy_changes: u64 = counter "stockade_policy_changes_total",
         +
         /// The cache itself, simulated, and then the ghosts.
         ghosts: Vec<GhostStats>,
+        /// The policy that evicts now: the one that `auto` chose, or that of the limit.
+        policy: String,
     }
 }
 
@@ -249,19 +269,28 @@ pub(crate) struct StoredTimes {
 pub(crate) struct SampledGhosts {
     /// Keys up to this position are sampled: a copy of the sample's own bound. 0 without ghosts.
     sampled_to: AtomicU32,
+    /// The number of the policy that the ghosts have chosen.
+    chosen: AtomicU32,
     /// `None`: there are no ghosts.
     sample: Option<Box<Lock<Sample>>>,
 }
 
 impl SampledGhosts {
     pub(crate) fn none() -> Self {
-        Self { sampled_to: AtomicU32::new(0), sample: None }
+        Self { sampled_to: AtomicU32::new(0), chosen: AtomicU32::new(0), sample: None }
     }
 
-    pub(crate) fn new(shadow: &Shadow, limit: &Limit, seed: Seed) -> Self {
-        let own = Ghost::of_ttl(limit, GhostTtl::Same);
-        let sample = Sample::new(std::iter::once(&own).chain(&shadow.ghosts), shadow.keys_max, seed);
-        Self { sampled_to: AtomicU32::new(sample.last_position()), sample: Some(Box::new(Lock::new(sample))) }
+    /// The ghosts of a shadow, and those that the policy `auto` needs.
+    pub(crate) fn new(shadow: Option<&Shadow>, limit: Option<&Limit>, seed: Seed) -> Self {
+        let Some(limit) = limit.filter(|limit| shadow.is_some() || limit.policy.is_auto()) else {
+            return Self::none();
+        };
+        let sample = Sample::new(shadow, limit, seed);
+        Self {
+            sampled_to: AtomicU32::new(sample.last_position()),
+            chosen: AtomicU32::new(0),
+            sample: Some(Box::new(Lock::new(sample))),
+        }
     }
 
     /// False for keys outside of the sample. On the path of each hit.
@@ -274,10 +303,21 @@ impl SampledGhosts {
         self.sample.is_none()
     }
 
-    /// A request for a key. `stored` is what the cache has, fresh or not.
+    /// A request for a key. `stored` is what the cache has, fresh or not. Returns true if another policy was chosen.
     #[cold]
-    pub(crate) fn request(&self, hash: u64, now: Time, stored: Option<StoredTimes>) {
-        self.note(hash, |sample| sample.request(hash, now, stored));
+    pub(crate) fn request(&self, hash: u64, now: Time, stored: Option<StoredTimes>) -> bool {
+        let chosen = self.note(hash, |sample| sample.request(hash, now, stored)).flatten();
+        if let Some(policy) = chosen {
+            let number =
+                POLICIES.iter().zip(0..).find(|(known, _)| *known == policy).map_or(0, |(_, number)| number);
+            self.chosen.store(number, Ordering::Relaxed);
+        }
+        chosen.is_some()
+    }
+
+    /// The policy that was chosen last.
+    pub(crate) fn chosen(&self) -> &'static Policy {
+        &POLICIES[self.chosen.load(Ordering::Relaxed) as usize]
     }
 
     /// A value was loaded and stored.
@@ -326,17 +366,15 @@ impl SampledGhosts {
         }
     }
 
-    fn note(&self, hash: u64, note: impl FnOnce(&mut Sample)) {
+    fn note<T>(&self, hash: u64, note: impl FnOnce(&mut Sample) -> T) -> Option<T> {
         if !self.may_sample(hash) {
-            return;
+            return None;
         }
-        let Some(sample) = &self.sample else { return };
-        let mut sample = sample.lock();
+        let mut sample = self.sample.as_ref()?.lock();
         // Another thread may have made the sample smaller.
-        if position(hash) <= sample.last_position() {
-            note(&mut sample);
-            self.publish_bound(&sample);
-        }
+        let noted = (position(hash) <= sample.last_position()).then(|| note(&mut sample));
+        self.publish_bound(&sample);
+        noted
     }
 }
 

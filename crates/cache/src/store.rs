@@ -243,6 +243,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
             let shard = Shard::new(hasher, limit, entries_max, tagging.is_some());
             LockedShard { hits: AtomicU64::new(0), misses: AtomicU64::new(0), shard: SharedLock::new(shard) }
         };
+        let ghosts = SampledGhosts::new(shadow.as_ref(), limit, seed.child("ghosts"));
         let policy_bytes = limit.map_or(0, |limit| limit.policy.entry_bytes);
         Self {
             parts: Sharded::new(seed, shards, part),
@@ -255,11 +256,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
             invalidated: AtomicU64::new(0),
             counts_lookups,
             // The values of a ghost may expire.
-            has_end: AtomicBool::new(shadow.is_some()),
-            ghosts: match shadow.zip(limit) {
-                Some((shadow, limit)) => SampledGhosts::new(&shadow, limit, seed.child("ghosts")),
-                None => SampledGhosts::none(),
-            },
+            has_end: AtomicBool::new(!ghosts.is_none()),
+            ghosts,
             is_marker,
             journal: OnceLock::new(),
             hash_seeds: [seed, tag_seed],
@@ -312,6 +310,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
     }
 
     #[cold]
+    #[inline(never)]
     fn record_sampled<Q: Hash + Eq + ?Sized>(
         &self,
         shard: RwLockReadGuard<'_, Shard<K, V>>,
@@ -323,7 +322,10 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
     {
         let stored = shard.stored_times(hash, key, self.is_marker.as_deref());
         drop(shard);
-        self.ghosts.request(hash, now, stored);
+        if self.ghosts.request(hash, now, stored) {
+            // Each shard moves its entries at its next stores.
+            self.parts.iter().for_each(|part| part.shard.write().switch_policy(self.ghosts.chosen()));
+        }
     }
 
     /// Records for the ghosts that the value of a load is not stored.

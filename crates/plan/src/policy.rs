@@ -22,7 +22,7 @@ use stockade_cache::Policy as CachePolicy;
 use stockade_model::nearest::remedy;
 
 use crate::{
-    replay::{CacheSetup, Replay, replay},
+    replay::{CacheSetup, Capacity, Replay, replay},
     scale::scaled,
     trace::{Access, Key, Trace},
 };
@@ -47,8 +47,14 @@ pub(crate) struct PolicySetup {
     pub keys: usize,
     /// The sum of weights that fits.
     pub capacity: u64,
+    /// The unit of the capacity.
+    pub unit: Capacity,
     /// The mean weight of a request's object.
     pub mean_weight: f64,
+    /// For how long a value is served after its ttl while a load is under way, in nanoseconds.
+    pub swr_ns: u64,
+    /// How long a load takes, in nanoseconds.
+    pub latency_ns: u64,
     /// The policy of the cache to run.
     pub shipped: Option<&'static CachePolicy>,
 }
@@ -108,13 +114,17 @@ const fn shipped(policy: &'static CachePolicy) -> Policy {
 }
 
 /// Every policy: those that ship first.
-pub static POLICIES: [Policy; 16] = [
+pub static POLICIES: [Policy; 17] = [
     shipped(CachePolicy::SIEVE),
     shipped(CachePolicy::S3_FIFO),
     Policy { shipped: Some(CachePolicy::LRU), ..of::<lru::Lru>("lru", CachePolicy::LRU.summary) },
     shipped(CachePolicy::LFU),
     shipped(CachePolicy::GDSF),
     shipped(CachePolicy::LRW),
+    Policy {
+        shipped: Some(CachePolicy::AUTO),
+        ..of::<shipped::ShippedAuto>(CachePolicy::AUTO.name, CachePolicy::AUTO.summary)
+    },
     of::<fifo::Fifo>("fifo", "the oldest entry"),
     of::<clock::Clock>(
         "clock",
@@ -178,6 +188,8 @@ impl Policy {
     }
 }
 
+#[cfg(test)]
+mod auto_tests;
 #[cfg(test)]
 mod evidence;
 #[cfg(test)]

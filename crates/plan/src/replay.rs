@@ -205,7 +205,15 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
         Self {
             setup,
             next: P::KNOWS_FUTURE.then(|| trace.next_positions()),
-            policy: P::new(&PolicySetup { keys: trace.keys(), capacity, mean_weight, shipped }),
+            policy: P::new(&PolicySetup {
+                keys: trace.keys(),
+                capacity,
+                unit: setup.capacity,
+                mean_weight,
+                swr_ns: setup.swr_ns,
+                latency_ns: setup.latency_ns,
+                shipped,
+            }),
             keys: vec![absent; trace.keys()],
             present: Vec::new(),
             swept: 0,
@@ -226,7 +234,14 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
     #[expect(clippy::cast_possible_truncation, reason = "a trace has fewer requests")]
     fn access(&self, index: usize, request: &Request) -> Access {
         let next = self.next.map_or(0, |next| next[index]);
-        Access { key: request.key, weight: self.weight(request.bytes), position: index as u32 + 1, next }
+        Access {
+            key: request.key,
+            weight: self.weight(request.bytes),
+            position: index as u32 + 1,
+            next,
+            at_ns: request.at_ns,
+            ttl_ns: NONE,
+        }
     }
 
     /// Without lifetimes and latency.
@@ -249,7 +264,7 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
 
     fn run_timed(&mut self, trace: &Trace) {
         for (index, request) in trace.requests().iter().enumerate() {
-            let access = self.access(index, request);
+            let mut access = self.access(index, request);
             let now = request.at_ns;
             self.counts.requests += 1;
             let state = &mut self.keys[access.key as usize];
@@ -261,6 +276,7 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
             let is_present = state.index != ABSENT;
             let age = (is_present && state.loaded_ns <= now).then(|| now - state.loaded_ns);
             let ttl_ns = state.ttl_ns;
+            access.ttl_ns = ttl_ns;
             if let Some(age) = age.filter(|age| *age < ttl_ns) {
                 self.counts.hits += 1;
                 self.answer(&access, age);
@@ -293,6 +309,7 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
                 Ttl::Fixed(ttl_ns) => ttl_ns,
                 Ttl::Logged { default_ns } => trace.ttl_ns(index).unwrap_or(default_ns),
             };
+            access.ttl_ns = ttl_ns;
             self.load(&access, now, ttl_ns);
         }
     }

@@ -48,6 +48,10 @@ pub(crate) struct Access {
     pub position: u32,
     /// The position of the key's next request, or [`NEVER`]; 0 for policies that do not know the future.
     pub next: u32,
+    /// Nanoseconds since the first request of the log.
+    pub at_ns: u64,
+    /// For how long the found value is fresh, or the one that is loaded; `u64::MAX`: for ever.
+    pub ttl_ns: u64,
 }
 
 /// Requests in the order of time; those of the same time in the order of the log.

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use stockade_model::time::Time;
 
-use super::{Ghost, GhostCounts, GhostTtl, StoredTimes, sample::Keys};
+use super::{Ghost, GhostCounts, GhostTtl, StoredTimes, first_policy, sample::Keys};
 use crate::{
     freshness::{FreshnessState, Lifetime},
     random::Random,
     store::{
         invalidation::Invalidation,
         limit::{LimitBounds, scaled},
-        policy::{PolicyData, PolicyEntries, PolicyInstance, Slot},
+        policy::{Policy, PolicyData, PolicyEntries, PolicyInstance, Slot},
     },
 };
 
@@ -24,7 +24,7 @@ const SWEEP_KEYS_MAX: usize = 32;
 pub(super) struct SimulatedCache {
     pub(super) config: Ghost,
     /// Its bit in [`Keys`].
-    bit: u32,
+    bit: u64,
     policy: PolicyInstance,
     entries: Entries,
     entries_bounds: LimitBounds,
@@ -112,9 +112,9 @@ impl SimulatedCache {
         size_of::<Entry>() + config.limit.policy.entry_bytes
     }
 
-    pub(super) fn new(config: Ghost, bit: u32, share: f64, keys_max: usize) -> Self {
+    pub(super) fn new(config: Ghost, bit: u64, share: f64, keys_max: usize) -> Self {
         let mut ghost = Self {
-            policy: config.limit.policy.start(),
+            policy: first_policy(&config.limit).start(),
             entries: Entries(Vec::with_capacity(keys_max)),
             entries_bounds: LimitBounds::new(0, 0.0),
             bytes_bounds: LimitBounds::new(0, 0.0),
@@ -141,6 +141,15 @@ impl SimulatedCache {
         (self.entries_bounds, self.bytes_bounds) = (bounds(limit.entries), bounds(limit.bytes));
         let object_max = limit.bytes.map_or(usize::MAX, |bytes| limit.max_object_bytes(bytes));
         self.weight_max = object_max.min(self.bytes_bounds.max);
+    }
+
+    pub(super) fn used_entries(&self) -> usize {
+        self.used_entries
+    }
+
+    /// Changes the policy, as the cache does.
+    pub(super) fn switch_to(&mut self, policy: &'static Policy) {
+        self.policy.switch_to(policy, &mut self.entries);
     }
 
     /// Evicts what no longer fits.

@@ -6,13 +6,19 @@ use hashbrown::HashTable;
 use stockade_model::{seed::Seed, time::Time};
 
 use super::{
-    Ghost, GhostCounts, GhostStats, ShadowStats, StoredTimes,
+    Ghost, GhostCounts, GhostStats, GhostTtl, Shadow, ShadowStats, StoredTimes,
+    choice::{PolicyChoice, candidates},
     ghost::{KnownValue, SimulatedCache},
     position,
 };
 use crate::{
     random::Random,
-    store::{invalidation::Invalidation, policy::Slot, shard::lengthen},
+    store::{
+        invalidation::Invalidation,
+        limit::Limit,
+        policy::{Policy, Slot},
+        shard::lengthen,
+    },
 };
 
 /// Requests for sampled keys in a second; with more, the sample shrinks.
@@ -40,6 +46,8 @@ pub(super) struct Sample {
     keys_max: usize,
     keys: Keys,
     ghosts: Vec<SimulatedCache>,
+    /// With the policy `auto`.
+    choice: Option<PolicyChoice>,
     hours: Hours,
     requests: u64,
     /// Hits of the cache itself.
@@ -72,6 +80,12 @@ impl RequestRate {
     }
 }
 
+/// The default of [`Shadow::keys_max`]; fewer if the ghosts cannot hold as many.
+fn keys_max(limit: &Limit, ghosts: usize) -> usize {
+    let held = limit.entries.map_or(usize::MAX, |entries| entries.saturating_mul(ghosts + 1));
+    held.clamp(256, Shadow::KEYS_MAX)
+}
+
 fn requests_max(bound: u64) -> u32 {
     if bound < BOUND_MAX { REQUESTS_MAX } else { REQUESTS_MAX_OF_ALL }
 }
@@ -95,9 +109,9 @@ struct SampledKey {
     /// `None`: its first load is in flight.
     known: Option<KnownValue>,
     /// One bit for each ghost that holds it.
-    holders: u32,
+    holders: u64,
     /// One bit for each ghost that waits for its first load.
-    waiting: u32,
+    waiting: u64,
     is_present: bool,
 }
 
@@ -175,15 +189,15 @@ impl Keys {
         position(self.slots[number as usize].hash)
     }
 
-    pub(super) fn is_held(&self, number: Slot, ghost: u32) -> bool {
+    pub(super) fn is_held(&self, number: Slot, ghost: u64) -> bool {
         self.slots[number as usize].holders & ghost != 0
     }
 
-    pub(super) fn hold(&mut self, number: Slot, ghost: u32) {
+    pub(super) fn hold(&mut self, number: Slot, ghost: u64) {
         self.slots[number as usize].holders |= ghost;
     }
 
-    pub(super) fn release(&mut self, number: Slot, ghost: u32) {
+    pub(super) fn release(&mut self, number: Slot, ghost: u64) {
         let key = &mut self.slots[number as usize];
         key.holders &= !ghost;
         if key.holders == 0 {
@@ -191,11 +205,11 @@ impl Keys {
         }
     }
 
-    pub(super) fn is_waiting(&self, number: Slot, ghost: u32) -> bool {
+    pub(super) fn is_waiting(&self, number: Slot, ghost: u64) -> bool {
         self.slots[number as usize].waiting & ghost != 0
     }
 
-    pub(super) fn wait(&mut self, number: Slot, ghost: u32) {
+    pub(super) fn wait(&mut self, number: Slot, ghost: u64) {
         self.slots[number as usize].waiting |= ghost;
     }
 
@@ -222,8 +236,16 @@ struct Hours {
 }
 
 impl Sample {
-    pub(super) fn new<'a>(ghosts: impl Iterator<Item = &'a Ghost>, keys_max: usize, seed: Seed) -> Self {
-        let configs: Vec<Ghost> = ghosts.cloned().collect();
+    pub(super) fn new(shadow: Option<&Shadow>, limit: &Limit, seed: Seed) -> Self {
+        let mut configs = vec![Ghost::of_ttl(limit, GhostTtl::Same)];
+        configs.extend(shadow.into_iter().flat_map(|shadow| shadow.ghosts.iter().cloned()));
+        let choice = limit.policy.is_auto().then(|| {
+            PolicyChoice::new(candidates(limit).iter().map(|policy| {
+                configs.push(Ghost::of_candidate(limit, policy));
+                (*policy, configs.len() - 1)
+            }))
+        });
+        let keys_max = shadow.map_or_else(|| keys_max(limit, configs.len()), |shadow| shadow.keys_max);
         let key_bytes = size_of::<SampledKey>()
             + 2 * size_of::<Slot>()
             + 2 * (size_of::<Slot>() + 1)
@@ -239,6 +261,7 @@ impl Sample {
             bound: BOUND_MAX,
             keys_max,
             keys: Keys::new(keys_max),
+            choice,
             hours: Hours { part: 0, starts: VecDeque::from([start]) },
             ghosts,
             requests: 0,
@@ -267,7 +290,13 @@ impl Sample {
         self.bound as f64 / BOUND_MAX as f64
     }
 
-    pub(super) fn request(&mut self, hash: u64, now: Time, stored: Option<StoredTimes>) {
+    /// Returns the policy that was chosen, if that is another one.
+    pub(super) fn request(
+        &mut self,
+        hash: u64,
+        now: Time,
+        stored: Option<StoredTimes>,
+    ) -> Option<&'static Policy> {
         let requests_before = self.second.requests;
         if self.second.starts(now) {
             self.start_part(now);
@@ -282,7 +311,7 @@ impl Sample {
             self.resize(self.bound >> halvings.min(4), now);
             self.second.requests = 0;
             if position(hash) > self.last_position() {
-                return;
+                return None;
             }
         }
         self.sampled_requests += 1;
@@ -296,7 +325,7 @@ impl Sample {
         let number = match self.keys.find(hash) {
             Some(number) => number,
             // The sample cannot shrink any more.
-            None if self.keys.len() >= self.keys_max => return,
+            None if self.keys.len() >= self.keys_max => return None,
             None => self.keys.insert(hash),
         };
         let key = &mut self.keys.slots[number as usize];
@@ -320,7 +349,18 @@ impl Sample {
         if !self.keys.is_used(number) {
             self.keys.remove(number);
         }
+        let chosen = self.choose(weight);
         self.settle(now);
+        chosen
+    }
+
+    fn choose(&mut self, weight: u64) -> Option<&'static Policy> {
+        let ghosts = &self.ghosts;
+        let ghost = |number: usize| (ghosts[number].counts.loads, ghosts[number].used_entries());
+        let policy = self.choice.as_mut()?.request(weight, ghost)?;
+        let followers = self.ghosts.iter_mut().filter(|ghost| ghost.config.limit.policy.is_auto());
+        followers.for_each(|ghost| ghost.switch_to(policy));
+        Some(policy)
     }
 
     pub(super) fn stored(&mut self, hash: u64, now: Time, times: StoredTimes, took: Duration) {
@@ -461,6 +501,13 @@ impl Sample {
             bytes_max: self.bytes_max,
             sampled_requests: self.sampled_requests,
             ghosts: ghosts.collect(),
+            policy: self
+                .choice
+                .as_ref()
+                .map_or(self.ghosts[0].config.limit.policy, PolicyChoice::active)
+                .name
+                .to_owned(),
+            policy_changes: self.choice.as_ref().map_or(0, PolicyChoice::changes),
             measured_hit_ratio: (self.requests > 0).then(|| self.measured_hits as f64 / self.requests as f64),
         }
     }

@@ -150,7 +150,8 @@ fn a_sample_predicts_other_configurations() {
 #[test]
 fn a_flood_of_keys_does_not_grow_the_sample() {
     let limit = Limit::entries(1_000_000);
-    let ghosts = SampledGhosts::new(&Shadow { keys_max: 256, ..Shadow::around(&limit) }, &limit, Seed(1));
+    let ghosts =
+        SampledGhosts::new(Some(&Shadow { keys_max: 256, ..Shadow::around(&limit) }), Some(&limit), Seed(1));
     let life = LIFE.restarted(Time::ZERO, |_| None);
     let mut now = Time::ZERO;
     for number in 1..1_000_000_u64 {
@@ -191,18 +192,18 @@ proptest! {
     fn room_of_a_ghost_is_that_of_its_entries(
         steps in prop::collection::vec((0_u8..8, 1_u64..400, 1_u32..5_000, 0_u64..90), 1..400),
         reclaim in prop::sample::select(vec![0.0, 0.3]),
+        policy in prop::sample::select(vec![Policy::SIEVE, Policy::AUTO]),
     ) {
-        let limit = Limit { entries: Some(60), reclaim, ..Limit::bytes(200_000) };
+        let limit = Limit { entries: Some(60), reclaim, policy, ..Limit::bytes(200_000) };
         let shadow = Shadow { keys_max: 256, ..Shadow::around(&limit) };
-        let own = Ghost::of_ttl(&limit, GhostTtl::Same);
-        let mut sample = Sample::new(std::iter::once(&own).chain(&shadow.ghosts), shadow.keys_max, Seed(1));
+        let mut sample = Sample::new(Some(&shadow), &limit, Seed(1));
         let mut now = Time::ZERO;
         for (step, key, weight, seconds) in steps {
             let (hash, life) = (hash(key), Lifetime::GONE.restarted(now, |_| Some(30 * SECOND)));
             let stored = StoredTimes { life, weight, is_marker: key % 7 == 0 };
             match step {
-                0 | 1 => sample.request(hash, now, Some(stored)),
-                2 => sample.request(hash, now, None),
+                0 | 1 => _ = sample.request(hash, now, Some(stored)),
+                2 => _ = sample.request(hash, now, None),
                 3 => sample.stored(hash, now, stored, SECOND),
                 4 => sample.not_stored(hash),
                 5 => sample.invalidate(position(hash), Invalidation::Hard, now),
@@ -250,7 +251,7 @@ fn what_is_no_answer_is_no_hit() {
 #[test]
 fn a_ghost_forgets_the_load_of_an_invalidated_value() {
     let limit = Limit::entries(100);
-    let sampled = SampledGhosts::new(&Shadow::around(&limit), &limit, Seed(1));
+    let sampled = SampledGhosts::new(Some(&Shadow::around(&limit)), Some(&limit), Seed(1));
     let at = |seconds: u32| Time::ZERO + seconds * SECOND;
     let rules = crate::freshness::LifetimeRules::of(
         Strategy { ttl: Some(60 * SECOND), swr: 60 * SECOND, ..strategy(limit.clone()) }.times(),
@@ -271,7 +272,7 @@ fn a_ghost_forgets_the_load_of_an_invalidated_value() {
 #[test]
 fn many_requests_make_the_sample_smaller() {
     let limit = Limit::entries(1_000);
-    let ghosts = SampledGhosts::new(&Shadow::around(&limit), &limit, Seed(1));
+    let ghosts = SampledGhosts::new(Some(&Shadow::around(&limit)), Some(&limit), Seed(1));
     let stored = StoredTimes { life: LIFE.restarted(Time::ZERO, |_| None), weight: 0, is_marker: false };
     for number in 0..1_000_000_u64 {
         let hash = hash(1 + number % 512);

@@ -11,11 +11,14 @@ use stockade_model::time::Time;
 use super::{
     invalidation::Invalidation,
     limit::{Limit, LimitBounds},
-    policy::{Listed, PolicyData, PolicyEntries, PolicyInstance, Slot},
+    policy::{Listed, Policy, PolicyData, PolicyEntries, PolicyInstance, Slot},
     refills::{Refills, Version},
     tags::TagIndex,
 };
-use crate::{freshness::Lifetime, shadow::StoredTimes};
+use crate::{
+    freshness::Lifetime,
+    shadow::{StoredTimes, first_policy},
+};
 
 /// Removed entries. They are dropped after the lock is released.
 pub(crate) type RemovedEntries<K, V> = SmallVec<[Entry<K, V>; 2]>;
@@ -233,7 +236,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         Self {
             index: HashTable::with_capacity(room),
             entries: Vec::with_capacity(room),
-            policy: limit.map_or(PolicyInstance::Unlimited, |limit| limit.policy.start()),
+            policy: limit.map_or(PolicyInstance::Unlimited, |limit| first_policy(limit).start()),
             vacant: BinaryHeap::new(),
             room,
             ceiling: LimitBounds::new(entries_max, reclaim),
@@ -484,6 +487,11 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         let slot = self.policy.evict(&mut self.entries)?;
         self.evicted_size += 1;
         self.take_entry(slot)
+    }
+
+    /// Starts the change to another eviction policy.
+    pub(crate) fn switch_policy(&mut self, policy: &'static Policy) {
+        self.policy.switch_to(policy, &mut self.entries);
     }
 
     /// Starts a purge: expired entries are reclaimed first, until all slots have been examined.

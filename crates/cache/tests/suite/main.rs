@@ -1,5 +1,6 @@
 //! The cache through its public API.
 
+mod auto;
 mod batches;
 mod breaker_scope;
 mod faults;

@@ -1,9 +1,18 @@
 //! The policies of the cache: their own code, in one shard.
 
-use stockade_cache::policy::{Evictor, Policy};
+use std::time::Duration;
+
+use stockade_cache::{
+    Limit,
+    policy::{EntryTimes, Evictor, Policy},
+};
+use stockade_model::{seed::Seed, time::Time};
 
 use super::{EvictionPolicy, PolicySetup};
-use crate::trace::{Access, Key};
+use crate::{
+    replay::Capacity,
+    trace::{Access, Key},
+};
 
 pub(crate) struct Shipped(Evictor);
 
@@ -34,5 +43,80 @@ impl EvictionPolicy for Shipped {
 
     fn on_remove(&mut self, key: Key) {
         self.0.remove(key);
+    }
+}
+
+/// `auto`: with the ghosts that choose its policy.
+pub(crate) struct ShippedAuto {
+    shipped: Shipped,
+    swr: Duration,
+    latency: Duration,
+}
+
+impl ShippedAuto {
+    fn request(&mut self, access: &Access, found: Option<EntryTimes>) {
+        self.shipped.0.request(access.key, at(access), found);
+    }
+
+    fn times(&self, access: &Access, loaded: Time) -> EntryTimes {
+        let ttl = (access.ttl_ns != u64::MAX).then(|| Duration::from_nanos(access.ttl_ns));
+        EntryTimes { loaded, ttl, swr: self.swr, weight: access.weight }
+    }
+
+    fn loaded(&mut self, access: &Access) {
+        let value = self.times(access, at(access) + self.latency);
+        self.shipped.0.loaded(access.key, at(access), value, self.latency);
+    }
+}
+
+fn at(access: &Access) -> Time {
+    Time::ZERO + Duration::from_nanos(access.at_ns)
+}
+
+impl EvictionPolicy for ShippedAuto {
+    fn new(setup: &PolicySetup) -> Self {
+        let size = |size: u64| usize::try_from(size).unwrap_or(usize::MAX).max(1);
+        let limit = match setup.unit {
+            Capacity::Entries(_) => Limit::entries(size(setup.capacity)),
+            Capacity::Bytes(_) => Limit::bytes(size(setup.capacity)),
+        };
+        let limit = Limit { policy: Policy::AUTO, ..limit };
+        Self {
+            shipped: Shipped(Evictor::with_limit(&limit, Seed(1))),
+            swr: Duration::from_nanos(setup.swr_ns),
+            latency: Duration::from_nanos(setup.latency_ns),
+        }
+    }
+
+    #[inline]
+    fn on_hit(&mut self, access: &Access) {
+        self.request(access, Some(self.times(access, at(access))));
+        self.shipped.on_hit(access);
+    }
+
+    fn on_expired(&mut self, access: &Access) {
+        self.request(access, None);
+    }
+
+    fn on_miss(&mut self, access: &Access) {
+        self.request(access, None);
+    }
+
+    fn evict(&mut self, access: &Access) -> Option<Key> {
+        self.shipped.evict(access)
+    }
+
+    fn on_insert(&mut self, access: &Access) {
+        self.shipped.on_insert(access);
+        self.loaded(access);
+    }
+
+    fn on_update(&mut self, access: &Access) {
+        self.shipped.on_update(access);
+        self.loaded(access);
+    }
+
+    fn on_remove(&mut self, key: Key) {
+        self.shipped.on_remove(key);
     }
 }

@@ -45,7 +45,7 @@ impl ShadowConfig {
         }
         let policies = match &self.policies {
             Some(policies) => policies.clone(),
-            None => POLICIES.iter().collect(),
+            None => POLICIES.iter().filter(|policy| !policy.is_auto()).collect(),
         };
         let others = policies.into_iter().filter(|policy| *policy != limit.policy);
         ghosts.extend(others.map(|policy| Ghost::of_policy(limit, policy)));

@@ -87,7 +87,7 @@ pub struct PlanArgs {
     /// Time that a load takes; `log`: the median of the log
     #[arg(long, value_name = "D", default_value = "log", value_parser = latency)]
     pub origin_latency: LatencyOption,
-    /// Eviction policies to compare; `all`: every one [default: those that the cache has, fifo, w-tinylfu, belady]
+    /// Eviction policies to compare; `all`: every one [default: those that the cache has without auto, fifo, w-tinylfu, belady]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = policies())]
     pub policy: Vec<PolicyChoice>,
     /// Sizes to compare: entries (1000), bytes (64MiB), or percent of all objects (10%) [default: powers of two]
@@ -178,7 +178,8 @@ impl PlanArgs {
     /// The policies, each once, in the order of the registry.
     pub fn policies(&self) -> Vec<&'static Policy> {
         let is_chosen = |policy: &&Policy| match &self.policy[..] {
-            [] => policy.shipped.is_some() || COMPARED.contains(&policy.name),
+            // `auto` takes as long as all of its candidates.
+            [] => policy.shipped.is_some_and(|shipped| !shipped.is_auto()) || COMPARED.contains(&policy.name),
             chosen => chosen.iter().any(|choice| match choice {
                 PolicyChoice::All => true,
                 PolicyChoice::One(one) => one.name == policy.name,

@@ -65,6 +65,13 @@ pub(super) trait EvictionPolicy: Debug + Default {
     /// Chooses an entry and forgets it; `None`: there is none.
     fn evict(&mut self, entries: &mut impl PolicyEntries) -> Option<Slot>;
 
+    /// Forgets the entry that is next in the policy's order, the one of least use first, for a [switch](super::switch)
+    /// to another policy. Returns it with its hits as far as they are known. Later calls are no evictions either: the
+    /// order is all that they have to keep.
+    fn take_next(&mut self, entries: &mut impl PolicyEntries) -> Option<(Slot, u32)> {
+        Some((self.evict(entries)?, 0))
+    }
+
     /// A lookup found the entry. Other lookups may call this at the same time.
     fn on_hit(&self, slot: Slot, data: &PolicyData) {
         _ = (slot, data);
@@ -106,6 +113,10 @@ impl<P: EvictionPolicy> EvictionPolicy for Box<P> {
 
     fn evict(&mut self, entries: &mut impl PolicyEntries) -> Option<Slot> {
         (**self).evict(entries)
+    }
+
+    fn take_next(&mut self, entries: &mut impl PolicyEntries) -> Option<(Slot, u32)> {
+        (**self).take_next(entries)
     }
 
     #[inline]

@@ -1,8 +1,17 @@
 //! A policy without a cache around it.
 
+use std::time::Duration;
+
+use stockade_model::{seed::Seed, time::Time};
+
 use super::{
     Policy, PolicyInstance,
     eviction::{PolicyData, PolicyEntries, Slot},
+};
+use crate::{
+    freshness::Lifetime,
+    shadow::{SampledGhosts, StoredTimes, first_policy},
+    store::limit::Limit,
 };
 
 /// An eviction policy that decides for a caller who keeps the entries: the code that runs in each shard of a
@@ -23,6 +32,28 @@ use super::{
 pub struct Evictor {
     policy: PolicyInstance,
     entries: NumberedEntries,
+    /// Under [`Policy::AUTO`].
+    ghosts: SampledGhosts,
+}
+
+/// The times and the weight of a value, for [`Policy::AUTO`]: an [`Evictor`] has no clock.
+#[derive(Clone, Copy, Debug)]
+pub struct EntryTimes {
+    /// The end of its load.
+    pub loaded: Time,
+    /// For how long it is fresh from then on; `None`: for ever.
+    pub ttl: Option<Duration>,
+    /// For how long after that it is served while a load is under way.
+    pub swr: Duration,
+    /// In bytes, with a limit in bytes.
+    pub weight: u32,
+}
+
+impl EntryTimes {
+    fn stored(&self) -> StoredTimes {
+        let life = Lifetime::simple(self.loaded, self.ttl, self.swr);
+        StoredTimes { life, weight: self.weight, is_marker: false }
+    }
 }
 
 /// The hash of an entry is its number: different entries have different hashes.
@@ -42,7 +73,7 @@ impl PolicyEntries for NumberedEntries {
     }
 
     fn see(&self, slot: Slot) -> &PolicyData {
-        &self.0[slot as usize]
+        &self.0[slot as usize].data
     }
 
     fn hash(&self, slot: Slot) -> u32 {
@@ -55,10 +86,44 @@ impl PolicyEntries for NumberedEntries {
 }
 
 impl Evictor {
-    /// A policy without entries.
+    /// A policy without entries. [`Policy::AUTO`] needs a [limit](Self::with_limit); without one it stays what it starts with.
     #[must_use]
     pub fn new(policy: &Policy) -> Self {
-        Self { policy: policy.start(), entries: NumberedEntries::default() }
+        Self { policy: policy.start(), entries: NumberedEntries::default(), ghosts: SampledGhosts::none() }
+    }
+
+    /// The policy of a limit. Under [`Policy::AUTO`] it has the ghosts of a cache with this limit, and sees requests by
+    /// [`request`](Self::request) and [`loaded`](Self::loaded).
+    #[must_use]
+    pub fn with_limit(limit: &Limit, seed: Seed) -> Self {
+        Self { ghosts: SampledGhosts::new(None, Some(limit), seed), ..Self::new(first_policy(limit)) }
+    }
+
+    /// The policy that evicts: the one that [`Policy::AUTO`] has chosen.
+    #[must_use]
+    pub fn policy(&self) -> &'static Policy {
+        self.policy.policy().unwrap_or(Policy::SIEVE)
+    }
+
+    /// A request, before its [`hit`](Self::hit) or [`insert`](Self::insert). `found` is the stored value, fresh or not. Only for
+    /// [`Policy::AUTO`].
+    #[inline]
+    pub fn request(&mut self, entry: u32, at: Time, found: Option<EntryTimes>) {
+        let hash = spread(entry);
+        if self.ghosts.may_sample(hash)
+            && self.ghosts.request(hash, at, found.as_ref().map(EntryTimes::stored))
+        {
+            self.policy.switch_to(self.ghosts.chosen(), &mut self.entries);
+        }
+    }
+
+    /// A load that took so long has ended, and its value is stored. Only for [`Policy::AUTO`].
+    #[inline]
+    pub fn loaded(&mut self, entry: u32, at: Time, value: EntryTimes, took: Duration) {
+        let hash = spread(entry);
+        if self.ghosts.may_sample(hash) {
+            self.ghosts.stored(hash, at, value.stored(), took);
+        }
     }
 
     /// Adds an entry that is not there, with a weight of 1.
@@ -102,4 +167,13 @@ impl Evictor {
     pub fn evict(&mut self) -> Option<u32> {
         self.policy.evict(&mut self.entries)
     }
+}
+
+/// The hash of an entry for the sample.
+fn spread(entry: u32) -> u64 {
+    // The finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+    let mut hash = (u64::from(entry) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    hash ^ (hash >> 31)
 }

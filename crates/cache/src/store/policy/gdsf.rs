@@ -13,7 +13,7 @@ use std::{
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
 };
 
-use super::eviction::{EvictionPolicy, PolicyData, PolicyEntries, Slot};
+use super::eviction::{EvictionPolicy, Listed, PolicyData, PolicyEntries, Slot};
 
 /// Priority, the stamp of the request that led to it, and slot. A priority is the bits of a float: floats that are not
 /// negative have the order of their bits.
@@ -114,6 +114,20 @@ impl EvictionPolicy for Gdsf {
                 *candidate = Reverse((priority, used, slot));
             }
         }
+    }
+
+    fn list(&self, _entries: &impl PolicyEntries, list: &mut Vec<Listed>) {
+        let used = self.usage.iter().zip(0..).filter(|(usage, _)| usage.listed != UNUSED);
+        list.extend(used.map(|(usage, slot)| {
+            let hits = usage.requests.load(Ordering::Relaxed).saturating_sub(1);
+            let rank = (usage.priority.load(Ordering::Relaxed), usage.used.load(Ordering::Relaxed));
+            Listed { rank, slot, hits: u8::try_from(hits).unwrap_or(u8::MAX) }
+        }));
+    }
+
+    fn take_next(&mut self, entries: &mut impl PolicyEntries) -> Option<(Slot, u32)> {
+        let slot = self.evict(entries)?;
+        Some((slot, self.usage[slot as usize].requests.get_mut().saturating_sub(1)))
     }
 
     fn on_hit(&self, slot: Slot, _data: &PolicyData) {

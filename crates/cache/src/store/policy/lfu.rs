@@ -106,6 +106,11 @@ impl EvictionPolicy for Lfu {
         }));
     }
 
+    fn take_next(&mut self, entries: &mut impl PolicyEntries) -> Option<(Slot, u32)> {
+        let slot = self.evict(entries)?;
+        Some((slot, self.usage[slot as usize].requests.get_mut().saturating_sub(1)))
+    }
+
     fn on_hit(&self, slot: Slot, _data: &PolicyData) {
         let usage = &self.usage[slot as usize];
         let requests = usage.requests.fetch_add(1, Ordering::Relaxed).saturating_add(1);

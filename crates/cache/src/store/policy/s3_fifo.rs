@@ -100,6 +100,11 @@ impl EvictionPolicy for S3Fifo {
         self.main.list(entries, list, |mark| (mark & !MAIN).max(HITS_TO_PROMOTE));
     }
 
+    fn take_next(&mut self, entries: &mut impl PolicyEntries) -> Option<(Slot, u32)> {
+        let slot = self.small.pop(entries).or_else(|| self.main.pop(entries))?;
+        Some((slot, (*entries.data(slot).mark.get_mut() & !MAIN).into()))
+    }
+
     fn on_hit(&self, _slot: Slot, data: &PolicyData) {
         let mark = data.mark.load(Ordering::Relaxed);
         if mark & !MAIN < HITS_MAX {

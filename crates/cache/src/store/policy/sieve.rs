@@ -57,6 +57,12 @@ impl EvictionPolicy for Sieve {
         list.iter_mut().zip(0..).for_each(|(listed, rank)| listed.rank = (rank, 0));
     }
 
+    fn take_next(&mut self, entries: &mut impl PolicyEntries) -> Option<(Slot, u32)> {
+        let slot = self.queue.oldest()?;
+        self.on_remove(entries, slot);
+        Some((slot, (*entries.data(slot).mark.get_mut()).into()))
+    }
+
     fn on_hit(&self, _slot: Slot, data: &PolicyData) {
         // Write only the first mark: a write takes the cache line away from other cores.
         if data.mark.load(Ordering::Relaxed) == 0 {

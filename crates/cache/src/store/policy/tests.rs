@@ -107,6 +107,26 @@ impl Cache {
         requests.into_iter().filter(|&key| !cache.request(Request::Get(key))).count()
     }
 
+    pub(super) fn switch_to(&mut self, policy: &'static Policy) {
+        self.policy.switch_to(policy, &mut self.entries);
+    }
+
+    /// The policy, unless it is about to change.
+    pub(super) fn policy(&self) -> &'static Policy {
+        assert!(!matches!(self.policy, PolicyInstance::Switching(_)));
+        self.policy.policy().expect("there is a limit")
+    }
+
+    /// All keys, in the order in which they are evicted.
+    pub(super) fn evict_all(&mut self) -> Vec<u64> {
+        let mut evicted = Vec::new();
+        while let Some(slot) = self.policy.evict(&mut self.entries) {
+            evicted.push(self.keys[&slot]);
+            self.forget(slot);
+        }
+        evicted
+    }
+
     /// The stored keys, in ascending order.
     pub(super) fn contents(&self) -> Vec<u64> {
         let mut keys: Vec<u64> = self.slots.keys().copied().collect();
