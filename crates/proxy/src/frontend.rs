@@ -42,6 +42,7 @@ mod listener;
 mod proxy_protocol;
 mod response;
 mod scan;
+mod sendfile;
 mod settings;
 mod state;
 mod stream;

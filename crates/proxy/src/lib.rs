@@ -16,6 +16,7 @@
 )]
 
 pub mod admin;
+pub mod body_file;
 pub mod check;
 pub mod config;
 pub mod documents;

@@ -15,6 +15,7 @@
 //! A load ([`fetch`]) runs as its own task. [`receiver`] reads the origin's body into a [`spool`], from which all waiting
 //! requests read along.
 
+pub mod body_chunks;
 pub mod client;
 pub mod client_rates;
 pub mod context;
@@ -41,6 +42,7 @@ pub mod stored;
 pub mod upload;
 
 use std::{
+    io,
     net::{Ipv4Addr, SocketAddr},
     sync::{
         Arc,
@@ -59,6 +61,7 @@ use http::{
 use http_body_util::BodyExt;
 use stockade_cache::{RedisTier, SharedTier, Strategy};
 use stockade_model::{outcome::Outcome, seed::Seed, time::Runtime};
+use stockade_net::proc::memory_total_bytes;
 
 use self::{
     client::RequestClient,
@@ -76,6 +79,7 @@ use self::{
 };
 use crate::{
     admin::{Purge, PurgeResult, PurgeTarget, Token, WarmOutcome},
+    body_file::BodyFile,
     config::Config,
     frontend::{ClientBody, ConnectionInfo, Handler, HandlerResponse, RefusedRequest},
     log::AccessLogger,
@@ -91,6 +95,8 @@ use crate::{
 pub struct Proxy {
     router: Arc<ArcSwap<Router>>,
     cache: ResponseCache,
+    /// Or why there is none.
+    body_file: Result<Arc<BodyFile>, Arc<io::Error>>,
     runtime: LocalRuntime,
     rates: Arc<ClientRateLimiter>,
     /// Requests beyond the rate of their client.
@@ -106,8 +112,11 @@ impl Proxy {
             limit: Some(config.limit.clone()),
             ..Strategy::preset("none").unwrap_or_else(|_| unreachable!("the first preset"))
         };
+        let limit_bytes = config.limit.bytes.or_else(|| usize::try_from(memory_total_bytes()?).ok());
+        let body_file = BodyFile::open(limit_bytes.unwrap_or_default()).map_err(Arc::new);
+        let (weighed, codec) = (body_file.clone().ok(), EntryCodec { body_file: body_file.clone().ok() });
         let builder = stockade_cache::Cache::builder(strategy)
-            .weigh(stored::weight)
+            .weigh(move |key, entry| stored::weight(key, entry, weighed.as_deref()))
             .tags(stored::tags)
             .held(CacheEntry::is_held)
             .not_found(CacheEntry::is_not_found)
@@ -116,7 +125,7 @@ impl Proxy {
         let builder = match &config.shared {
             Some(url) => {
                 let redis = RedisTier::with_url(url.redis.clone());
-                builder.shared_tier(SharedTier::with_memory(redis, EntryCodec, EntryCodec))
+                builder.shared_tier(SharedTier::with_memory(redis, codec.clone(), codec))
             }
             None => builder,
         };
@@ -125,10 +134,11 @@ impl Proxy {
             None => builder,
         };
         let cache = builder.build_on(runtime.clone(), Seed::from_entropy()).map_err(RouterError::Limit)?;
-        let router = Router::open(config, &cache, None).await?;
+        let router = Router::open(config, &cache, body_file.as_ref().ok(), None).await?;
         Ok(Self {
             router: Arc::new(ArcSwap::from_pointee(router)),
             cache,
+            body_file,
             runtime,
             rates: Arc::default(),
             rate_refusals: Arc::default(),
@@ -139,7 +149,7 @@ impl Proxy {
     /// Applies a new configuration. Entries, and unchanged routes and origins, stay.
     pub async fn reload(&self, config: Config) -> Result<(), RouterError> {
         let previous = self.router.load_full();
-        let router = Router::open(config, &self.cache, Some(&previous)).await?;
+        let router = Router::open(config, &self.cache, self.body_file.as_ref().ok(), Some(&previous)).await?;
         self.router.store(Arc::new(router));
         Ok(())
     }
@@ -232,6 +242,11 @@ impl Proxy {
         let router = self.router.load();
         let of_origins = router.routes.iter().map(|route| route.origin.unread_share());
         of_origins.fold(self.cache.held_fill(), f64::max)
+    }
+
+    /// The memory of large bodies, or why they are on the heap.
+    pub fn body_file(&self) -> Result<&Arc<BodyFile>, &io::Error> {
+        self.body_file.as_ref().map_err(|error| &**error)
     }
 
     #[must_use]

@@ -101,6 +101,10 @@ impl ProxyServer {
             warnings.push(format!("{url}: {error}; until it is reachable, each node loads for itself"));
         }
         let proxy = Proxy::open(config, log.as_ref().map(AccessLogWriter::logger)).await?;
+        match proxy.body_file() {
+            Ok(file) => settings.body_file = Some(Arc::clone(file)),
+            Err(error) => warnings.push(format!("large bodies are copied when they are sent: {error}")),
+        }
         let pressure_source = proxy.clone();
         settings.pressure = ClientPressure::new(move || pressure_source.pressure());
         let frontend = Frontend::start(settings, &proxy)?;
@@ -334,6 +338,7 @@ fn frontend_settings(config: &Config) -> frontend::FrontendSettings {
         body_bytes_max: bounds.body_bytes as u64,
         streams_max: u32::try_from(bounds.streams).unwrap_or(u32::MAX),
         drain_timeout: timeouts.drain,
+        body_file: None,
     }
 }
 

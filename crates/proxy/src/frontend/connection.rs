@@ -31,6 +31,7 @@ use super::{
     proxy_protocol::{self, ProxiedConnection},
     response::respond,
     scan::FramingScanner,
+    sendfile::SendfileStream,
     state::{CloseRequest, ConnectionContext, ConnectionInfo, ConnectionState, Http2Stream},
     stream::InspectedStream,
     table::ConnectionSlot,
@@ -113,7 +114,13 @@ pub(super) async fn serve<H: Handler>(
             run_guarded(&state, &mut pin!(detect_protocol(&tcp)), |_| close_if_silent(&tcp, &state)).await;
         return match detected {
             ServeOutcome::Completed(Ok((prefix, true))) => serve_http2(tcp, prefix, connection).await,
-            ServeOutcome::Completed(Ok((prefix, false))) => serve_http1(tcp, prefix, connection).await,
+            ServeOutcome::Completed(Ok((prefix, false))) => match &state.thread.settings.body_file {
+                Some(file) => {
+                    let stream = SendfileStream::new(tcp, Arc::clone(file));
+                    serve_http1(stream, prefix, connection).await;
+                }
+                None => serve_http1(tcp, prefix, connection).await,
+            },
             ServeOutcome::Completed(Err(_)) | ServeOutcome::Expired(_) | ServeOutcome::Aborted => {}
         };
     };

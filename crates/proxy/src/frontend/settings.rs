@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{client::ClientPrefix, tls::CertificateFiles};
-use crate::policy::forwarded::TrustedProxies;
+use crate::{body_file::BodyFile, policy::forwarded::TrustedProxies};
 
 /// Each duration bounds one wait, and restarts when that wait ends.
 #[derive(Clone, Debug)]
@@ -54,6 +54,8 @@ pub struct FrontendSettings {
     pub streams_max: u32,
     /// How long a drain waits for requests in flight.
     pub drain_timeout: Duration,
+    /// Has large bodies, which plain HTTP/1.1 sends without a copy.
+    pub body_file: Option<Arc<BodyFile>>,
 }
 
 impl Default for FrontendSettings {
@@ -81,6 +83,7 @@ impl Default for FrontendSettings {
             body_bytes_max: 16 * 1_024 * 1_024,
             streams_max: 100,
             drain_timeout: Duration::from_secs(30),
+            body_file: None,
         }
     }
 }

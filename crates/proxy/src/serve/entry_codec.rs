@@ -13,19 +13,28 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize};
 use stockade_cache::{Codec, Lifespan};
 
-use super::stored::{
-    BodyUsers, CacheEntry, EntryKey, StoredBody, StoredResponse, UncacheableMarker, UncacheableReason,
+use super::{
+    body_chunks::BodyChunks,
+    stored::{
+        BodyUsers, CacheEntry, EntryKey, StoredBody, StoredResponse, UncacheableMarker, UncacheableReason,
+    },
 };
-use crate::policy::{
-    freshness::{Basis, Freshness},
-    key::CacheKey,
-    vary::{SelectingValues, Vary},
+use crate::{
+    body_file::BodyFile,
+    policy::{
+        freshness::{Basis, Freshness},
+        key::CacheKey,
+        vary::{SelectingValues, Vary},
+    },
 };
 
 const FORMAT: u8 = 1;
 
-#[derive(Clone, Copy, Debug)]
-pub struct EntryCodec;
+#[derive(Clone, Debug, Default)]
+pub struct EntryCodec {
+    /// For large bodies of decoded entries; `None`: they are on the heap.
+    pub body_file: Option<Arc<BodyFile>>,
+}
 
 impl Codec<EntryKey> for EntryCodec {
     fn encode(&self, entry_key: &EntryKey) -> Bytes {
@@ -121,7 +130,9 @@ impl Codec<CacheEntry> for EntryCodec {
             }
             EntryRecord::Response(record) => {
                 // A copy: a slice would keep the record in memory, which `weight` does not count.
-                let stored = record.into_stored(StoredBody::new(Bytes::copy_from_slice(body)))?;
+                let mut chunks = BodyChunks::new(Some(body.len()), self.body_file.clone());
+                chunks.add(body);
+                let stored = record.into_stored(chunks.into_body())?;
                 Some(CacheEntry::Response(Arc::new(stored)))
             }
         }
@@ -230,7 +241,7 @@ mod tests {
             let length = u32::try_from(record.len()).expect("a small number").to_be_bytes();
             let bytes = [&[FORMAT][..], &length, &record].concat();
             assert_eq!(
-                Codec::<CacheEntry>::decode(&EntryCodec, bytes.into()).is_some(),
+                Codec::<CacheEntry>::decode(&EntryCodec::default(), bytes.into()).is_some(),
                 is_valid,
                 "{fields}"
             );
@@ -245,25 +256,25 @@ mod tests {
             selecting in prop::option::of(prop::collection::vec(any::<u8>(), 0..20)),
         ) {
             let written = entry(tags, &body, selecting);
-            let read: CacheEntry = EntryCodec.decode(EntryCodec.encode(&written)).expect("the encoded bytes are valid");
+            let read: CacheEntry = EntryCodec::default().decode(EntryCodec::default().encode(&written)).expect("the encoded bytes are valid");
             prop_assert_eq!(format!("{written:?}"), format!("{read:?}"));
-            let bytes: Bytes = Codec::<CacheEntry>::encode(&EntryCodec, &written);
+            let bytes: Bytes = Codec::<CacheEntry>::encode(&EntryCodec::default(), &written);
             for cut in 0..bytes.len() - body.len() {
-                prop_assert!(Codec::<CacheEntry>::decode(&EntryCodec, bytes.slice(..cut)).is_none(), "cut at {}", cut);
+                prop_assert!(Codec::<CacheEntry>::decode(&EntryCodec::default(), bytes.slice(..cut)).is_none(), "cut at {}", cut);
             }
         }
 
         #[test]
         fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = Codec::<CacheEntry>::decode(&EntryCodec, bytes.clone().into());
-            let _ = Codec::<EntryKey>::decode(&EntryCodec, bytes.into());
+            let _ = Codec::<CacheEntry>::decode(&EntryCodec::default(), bytes.clone().into());
+            let _ = Codec::<EntryKey>::decode(&EntryCodec::default(), bytes.into());
         }
 
         #[test]
         fn entry_keys_round_trip(path in "/[a-z/]{0,20}", variant in prop::option::of(prop::collection::vec(any::<u8>(), 0..20))) {
             let variant = variant.map(|variant| Arc::new(SelectingValues::from_bytes(&variant)));
             let entry_key = EntryKey { key: CacheKey::new("http", "example.org", &path), variant };
-            prop_assert_eq!(EntryCodec.decode(EntryCodec.encode(&entry_key)), Some(entry_key));
+            prop_assert_eq!(EntryCodec::default().decode(EntryCodec::default().encode(&entry_key)), Some(entry_key));
         }
     }
 }

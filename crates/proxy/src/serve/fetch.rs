@@ -12,11 +12,13 @@ use stockade_cache::Lifespan;
 use tokio::sync::oneshot;
 
 use super::{
+    body_chunks::{BodyChunks, CHUNK_BYTES},
     context::RequestContext,
     fallback_copy,
     fetched_body::FetchedBody,
     origin::OriginError,
-    receiver::{BodyChunks, BodyReceiver, CHUNK_BYTES, LimitedBody, ReceivedBody, StoreTarget, read_limited},
+    receiver::{BodyReceiver, LimitedBody, ReceivedBody, StoreTarget, read_available, read_limited},
+    router::BodyStorage,
     runtime::system_now,
     spool::Spool,
     stored::{
@@ -402,7 +404,7 @@ impl OriginFetch {
         mut reservation: Reservation,
     ) -> Result<LoadedEntry, OriginFailure> {
         self.context.keep_private_fields(&head.directives, response.headers());
-        let bytes_max = self.context.route.body_bytes_max;
+        let BodyStorage { bytes_max, file } = self.context.route.bodies.clone();
         let length = response.body().size_hint().exact();
         let length = length.map(|length| usize::try_from(length).unwrap_or(usize::MAX));
         let chunks_overhead = length.unwrap_or(bytes_max).min(bytes_max) / CHUNK_BYTES * CHUNK_OVERHEAD_BYTES;
@@ -417,16 +419,16 @@ impl OriginFetch {
         }
         let is_reserved = reservation.grow_to(total_bytes.max(overhead_bytes));
         let mut body = response.into_body();
-        let mut chunks = BodyChunks::new(length);
+        let mut chunks = BodyChunks::new(length, file);
         let is_small = length.is_some_and(|length| length <= SMALL_BODY_BYTES_MAX);
-        if is_small && chunks.read_available(&mut body).await.map_err(OriginFailure::Truncated)? {
+        if is_small && read_available(&mut chunks, &mut body).await.map_err(OriginFailure::Truncated)? {
             let stored = head.into_stored(chunks.into_body(), lifespan);
             let entry = CacheEntry::Response(Arc::new(stored));
             fallback_copy::remove(&self.context);
             return Ok(LoadedEntry { reservation: Some(reservation), ..LoadedEntry::complete(entry) });
         }
         let (spool, writer) = Spool::new(length.map(|length| length as u64));
-        chunks.parts().for_each(|part| writer.push(part.clone()));
+        chunks.parts().for_each(|part| writer.push(part));
         let spooled = Arc::new(head.into_stored(StoredBody::Spooled(spool), lifespan));
         let (result, received) = oneshot::channel();
         // Without a reservation the waiting requests still read the spool.

@@ -18,18 +18,18 @@ use super::{
 /// - Every decoded entry can be used: no time of it overflows.
 pub fn check(data: &[u8]) {
     let bytes = Bytes::copy_from_slice(data);
-    let key: Option<EntryKey> = EntryCodec.decode(bytes.clone());
+    let key: Option<EntryKey> = EntryCodec::default().decode(bytes.clone());
     if let Some(key) = &key {
-        let encoded = Codec::<EntryKey>::encode(&EntryCodec, key);
+        let encoded = Codec::<EntryKey>::encode(&EntryCodec::default(), key);
         assert_eq!(encoded, bytes, "each key has one encoding");
     }
     let key = key.unwrap_or_else(|| EntryKey { key: stockade_key(), variant: None });
-    let entry: Option<CacheEntry> = EntryCodec.decode(bytes);
+    let entry: Option<CacheEntry> = EntryCodec::default().decode(bytes);
     let Some(entry) = entry else { return };
-    let encoded = Codec::<CacheEntry>::encode(&EntryCodec, &entry);
-    let again: CacheEntry = EntryCodec.decode(encoded.clone()).expect("an encoded entry is valid");
+    let encoded = Codec::<CacheEntry>::encode(&EntryCodec::default(), &entry);
+    let again: CacheEntry = EntryCodec::default().decode(encoded.clone()).expect("an encoded entry is valid");
     assert_eq!(format!("{entry:?}"), format!("{again:?}"));
-    assert_eq!(Codec::<CacheEntry>::encode(&EntryCodec, &again), encoded);
+    assert_eq!(Codec::<CacheEntry>::encode(&EntryCodec::default(), &again), encoded);
     use_entry(&key, &entry);
 }
 
@@ -38,7 +38,7 @@ fn stockade_key() -> crate::policy::key::CacheKey {
 }
 
 fn use_entry(key: &EntryKey, entry: &CacheEntry) {
-    assert!(stored::weight(key, entry) > 0);
+    assert!(stored::weight(key, entry, None) > 0);
     stored::tags(key, entry, &mut |tag| assert!(tag.len() <= 1 << 20));
     let lifespan = entry.lifespan();
     let _ = (entry.is_held(), entry.is_not_found(), lifespan.ttl);

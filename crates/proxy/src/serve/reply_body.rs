@@ -12,7 +12,7 @@ use std::{
 use bytes::{Buf, Bytes};
 use http_body::{Frame, SizeHint};
 
-use super::{fetched_body::FetchedBody, receiver::CHUNK_BYTES, spool::SpoolReader};
+use super::{body_chunks::CHUNK_BYTES, fetched_body::FetchedBody, spool::SpoolReader};
 
 #[derive(Debug)]
 pub enum ReplyBody {

@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     admin::{BreakerStatus, Refreshes, RouteStats, Token},
+    body_file::BodyFile,
     config::{self, Config},
     policy::{
         conditional::has_validator,
@@ -41,11 +42,19 @@ pub struct Route {
     pub cache: ResponseCache,
     /// The same entries for responses that are not shared: without coalescing. Its loads ask the breaker of `cache`.
     pub uncoalesced: ResponseCache,
-    /// Larger bodies are not stored.
-    pub body_bytes_max: usize,
+    pub bodies: BodyStorage,
     pub counts: Arc<RouteMetrics>,
     /// Of all routes. `None`: its keys are not counted.
     pub keys: Option<Arc<KeyStatistics>>,
+}
+
+/// How the bodies of a route's responses are stored.
+#[derive(Clone, Debug)]
+pub struct BodyStorage {
+    /// Larger bodies are not stored.
+    pub bytes_max: usize,
+    /// For large ones; `None`: they are on the heap.
+    pub file: Option<Arc<BodyFile>>,
 }
 
 impl Route {
@@ -54,7 +63,7 @@ impl Route {
         config: config::RouteConfig,
         origin: Arc<OriginClient>,
         root: &ResponseCache,
-        body_bytes_max: usize,
+        bodies: BodyStorage,
         counts: Arc<RouteMetrics>,
         keys: Option<Arc<KeyStatistics>>,
     ) -> Result<Self, InvalidStrategy> {
@@ -67,7 +76,7 @@ impl Route {
         };
         let cache = root.view(&config.strategy, None)?;
         let uncoalesced = root.view(&independent, None)?;
-        Ok(Self { config, origin, cache, uncoalesced, body_bytes_max, counts, keys })
+        Ok(Self { config, origin, cache, uncoalesced, bodies, counts, keys })
     }
 
     #[must_use]
@@ -225,6 +234,7 @@ impl Router {
     pub async fn open(
         config: Config,
         root: &ResponseCache,
+        body_file: Option<&Arc<BodyFile>>,
         previous: Option<&Self>,
     ) -> Result<Self, RouterError> {
         let mut origins = Vec::new();
@@ -254,9 +264,10 @@ impl Router {
                         previous.routes.iter().find(|old| old.config.name == route.name)
                     });
                     let counts = same_name.map(|old| Arc::clone(&old.counts)).unwrap_or_default();
-                    let body_bytes_max = body_bytes_max(&config.limit);
+                    let bodies =
+                        BodyStorage { bytes_max: body_bytes_max(&config.limit), file: body_file.cloned() };
                     let (origin, keys) = (Arc::clone(origin), Some(Arc::clone(&keys)));
-                    let opened = Route::new(route.clone(), origin, root, body_bytes_max, counts, keys);
+                    let opened = Route::new(route.clone(), origin, root, bodies, counts, keys);
                     let strategy_error = |error| RouterError::Strategy { route: route.name.clone(), error };
                     Arc::new(opened.map_err(strategy_error)?)
                 }
@@ -266,7 +277,8 @@ impl Router {
             Some(previous) => Arc::clone(&previous.unrouted),
             None => {
                 let route = config::RouteConfig { name: String::new(), ..config.routes[0].clone() };
-                let route = Route::new(route, Arc::clone(&origins[0]), root, 0, Arc::default(), None);
+                let bodies = BodyStorage { bytes_max: 0, file: None };
+                let route = Route::new(route, Arc::clone(&origins[0]), root, bodies, Arc::default(), None);
                 Arc::new(route.map_err(RouterError::Limit)?)
             }
         };

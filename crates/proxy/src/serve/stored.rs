@@ -7,14 +7,18 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use rustix::param::page_size;
 use stockade_cache::Lifespan;
 
 use super::{runtime::LocalRuntime, spool::Spool};
-use crate::policy::{
-    freshness::Freshness,
-    key::CacheKey,
-    storable::NotStorable,
-    vary::{SelectingValues, Vary},
+use crate::{
+    body_file::{BodyFile, SENDFILE_BYTES_MIN},
+    policy::{
+        freshness::Freshness,
+        key::CacheKey,
+        storable::NotStorable,
+        vary::{SelectingValues, Vary},
+    },
 };
 
 pub type ResponseCache = stockade_cache::Cache<EntryKey, CacheEntry, LocalRuntime>;
@@ -246,9 +250,13 @@ impl CacheEntry {
 /// Upper bound of the allocator's overhead for one allocation.
 const ALLOCATION_BYTES: usize = 32;
 
-/// Bytes of memory that an entry owns.
+/// Bytes of memory that an entry owns. `body_file` has the large bodies.
 #[must_use]
-pub fn weight(entry_key: &EntryKey, entry: &CacheEntry) -> usize {
+pub fn weight(entry_key: &EntryKey, entry: &CacheEntry, body_file: Option<&BodyFile>) -> usize {
+    let chunk_bytes = |chunk: &Bytes| {
+        let in_file = body_file.and_then(|file| file.allocated_bytes(chunk));
+        in_file.map_or_else(|| allocated_bytes(chunk.len()), |bytes| bytes + 2 * CHUNK_OVERHEAD_BYTES)
+    };
     let selecting = |selecting: &Option<Arc<SelectingValues>>| {
         selecting.as_ref().map_or(0, |selecting| selecting.as_bytes().len() + 2 * ALLOCATION_BYTES)
     };
@@ -260,7 +268,7 @@ pub fn weight(entry_key: &EntryKey, entry: &CacheEntry) -> usize {
         CacheEntry::Response(stored) => {
             let tags: usize = stored.tags.iter().map(|tag| tag.len() + ALLOCATION_BYTES).sum();
             let body = match &stored.body {
-                StoredBody::Whole(chunks) => chunks.iter().map(|chunk| allocated_bytes(chunk.len())).sum(),
+                StoredBody::Whole(chunks) => chunks.iter().map(chunk_bytes).sum(),
                 StoredBody::Spooled(spool) => {
                     spool.content_length().map_or(0, |length| usize::try_from(length).unwrap_or(usize::MAX))
                 }
@@ -275,12 +283,15 @@ pub fn weight(entry_key: &EntryKey, entry: &CacheEntry) -> usize {
     }
 }
 
-/// Memory of a chunk of a body. The allocator rounds large chunks up to whole pages.
+/// Memory of a chunk of a body beside its content.
+const CHUNK_OVERHEAD_BYTES: usize = size_of::<Bytes>() + 2 * ALLOCATION_BYTES;
+
+/// Memory of a chunk of a body. Large ones have whole pages: from [`SENDFILE_BYTES_MIN`] on in a file, and from 128 KiB on by the
+/// allocator.
 #[must_use]
 pub fn allocated_bytes(bytes: usize) -> usize {
-    const PAGE: usize = 4_096;
-    let chunk = size_of::<Bytes>() + 2 * ALLOCATION_BYTES;
-    chunk + if bytes > 32 * PAGE { bytes.next_multiple_of(PAGE) } else { bytes }
+    CHUNK_OVERHEAD_BYTES
+        + if bytes >= SENDFILE_BYTES_MIN { bytes.next_multiple_of(page_size()) } else { bytes }
 }
 
 /// A copy in its own memory. The values of a received head are slices of the whole read buffer.

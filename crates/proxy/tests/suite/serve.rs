@@ -5,6 +5,7 @@ mod bypass;
 mod coalescing;
 mod faults;
 mod invalidation;
+mod large_bodies;
 mod model;
 mod poisoning;
 mod private;

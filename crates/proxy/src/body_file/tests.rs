@@ -1,0 +1,74 @@
+use super::*;
+
+fn body(bytes: usize, seed: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (at * 31 + seed * 7 + at / 251).to_le_bytes()[0]).collect()
+}
+
+fn stored(file: &Arc<BodyFile>, content: &[u8]) -> Bytes {
+    let mut writer = file.allocate(content.len()).expect("the file has room");
+    for part in content.chunks(10_000) {
+        let appended = writer.append(part).expect("the file takes it");
+        assert_eq!(appended, part);
+    }
+    writer.finish()
+}
+
+#[test]
+fn extents_have_their_content_and_give_their_pages_back() {
+    let file = BodyFile::open(1 << 20).expect("a file");
+    let page = page_size();
+    let sizes = [1, page - 1, page, page + 1, 100_000, 10 * page, 1 << 20];
+    let bodies: Vec<_> =
+        sizes.iter().enumerate().map(|(seed, size)| stored(&file, &body(*size, seed))).collect();
+    let pages: usize = sizes.iter().map(|size| size.div_ceil(page)).sum();
+    assert_eq!(file.resident_bytes().expect("its size"), (pages * page) as u64);
+    for (seed, (size, stored)) in sizes.iter().zip(&bodies).enumerate() {
+        assert_eq!(stored, &body(*size, seed), "{size} bytes");
+        assert_eq!(file.allocated_bytes(stored), Some(size.next_multiple_of(page)));
+        let offset = file.offset_of(&stored[size / 2..]).expect("it is in the file");
+        let mut read = vec![0; size - size / 2];
+        file.file.read_exact_at(&mut read, offset).expect("the file can be read");
+        assert_eq!(read, stored[size / 2..]);
+    }
+    let last_use = bodies.last().expect("a body").slice(5..6);
+    drop(bodies);
+    assert_eq!(file.resident_bytes().expect("its size"), 1 << 20, "one byte of the last body is in use");
+    drop(last_use);
+    assert_eq!(file.resident_bytes().expect("its size"), 0);
+}
+
+#[test]
+fn rest_of_an_extent_is_given_back_when_its_body_ends() {
+    let file = BodyFile::open(0).expect("a file");
+    let mut writer = file.allocate(LENGTH_MIN).expect("all of the file");
+    assert!(file.allocate(1).is_none(), "the file is full");
+    let part = writer.append(b"a body").expect("the file takes it");
+    assert_eq!(writer.room(), LENGTH_MIN - 6);
+    let whole = writer.finish();
+    assert_eq!((&whole, &part), (&Bytes::from("a body"), &Bytes::from("a body")));
+    let rest = file.allocate(LENGTH_MIN - page_size()).expect("the rest");
+    drop((rest, whole));
+    assert!(file.allocate(LENGTH_MIN).is_none(), "a part is in use");
+    drop(part);
+    assert!(file.allocate(LENGTH_MIN).is_some());
+}
+
+#[test]
+fn slices_of_other_memory_are_not_in_the_file() {
+    let (file, other) = (BodyFile::open(0).expect("a file"), BodyFile::open(0).expect("a file"));
+    let foreign = stored(&other, b"a body");
+    for slice in [&b"static"[..], &body(100_000, 0), &foreign, &[]] {
+        assert_eq!((file.offset_of(slice), file.allocated_bytes(slice)), (None, None));
+    }
+}
+
+#[test]
+fn appending_fails_beyond_the_room_and_without_memory() {
+    let file = BodyFile::open(0).expect("a file");
+    let mut writer = file.allocate(page_size()).expect("the file has room");
+    let kept = writer.append(b"kept").expect("the file takes it");
+    assert!(writer.append(&vec![0; page_size()]).is_err());
+    file.refuse_writes().expect("it can be sealed");
+    assert!(writer.append(b"refused").is_err());
+    assert_eq!((writer.finish(), kept), ("kept".into(), "kept".into()));
+}
