@@ -41,12 +41,14 @@ use symbolic_common::ByteView;
 use self::free_pages::FreePages;
 use crate::sync::Lock;
 
-/// The smallest body that has an extent, and the smallest slice for `sendfile`. Below that, one copy costs less than a second
-/// system call (decisions/027).
+/// The smallest slice for `sendfile`. Below that, one copy costs less than a second system call (decisions/027).
 pub const SENDFILE_BYTES_MIN: usize = 16 << 10;
 
 /// Bytes of the file for each byte of the limit. Extents of many sizes leave gaps between them.
 const LENGTH_FACTOR: usize = 4;
+/// The smallest body that has an extent, in pages: a part of its last page is unused.
+const BODY_PAGES_MIN: usize = 4;
+
 const LENGTH_MIN: usize = 64 << 20;
 const LENGTH_MAX: usize = 1 << 42;
 
@@ -116,6 +118,12 @@ impl BodyFile {
             ));
         }
         Ok(Arc::new(body_file))
+    }
+
+    /// The smallest body that has an extent, in bytes.
+    #[must_use]
+    pub fn body_bytes_min(&self) -> usize {
+        SENDFILE_BYTES_MIN.max(BODY_PAGES_MIN * self.page_bytes)
     }
 
     /// An extent for `bytes` bytes. `None`: no gap of the file is as long, or its pages could not be given back.

@@ -42,6 +42,7 @@ mod listener;
 mod proxy_protocol;
 mod response;
 mod scan;
+mod send_choice;
 mod sendfile;
 mod settings;
 mod state;
@@ -71,6 +72,8 @@ use state::ThreadContext;
 use table::ConnectionTable;
 use tls::TlsConfig;
 use worker::{FrontendWorker, RunState};
+
+use crate::sync::Lock;
 
 pub use body::{ClientBody, ClientBodyError};
 pub use client::{ClientNetwork, ClientPrefix};
@@ -198,7 +201,13 @@ impl Frontend {
         let time = Live::on(runtime.handle().clone());
         let worker = FrontendWorker {
             handler,
-            thread: Arc::new(ThreadContext { number, settings, time, counters }),
+            thread: Arc::new(ThreadContext {
+                number,
+                settings,
+                time,
+                counters,
+                send_choice: Lock::default(),
+            }),
             table,
             tls: self.tls.clone(),
             sockets,

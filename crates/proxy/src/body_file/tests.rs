@@ -72,3 +72,17 @@ fn appending_fails_beyond_the_room_and_without_memory() {
     assert!(writer.append(b"refused").is_err());
     assert_eq!((writer.finish(), kept), ("kept".into(), "kept".into()));
 }
+
+/// A hole in a large page would clear a part that the kernel may be sending.
+#[test]
+fn with_large_pages_nothing_is_sent_stored_or_given_back() {
+    let file = BodyFile::open(0).expect("a file");
+    let kept = stored(&file, &body(100_000, 0));
+    assert!(file.offset_of(&kept).is_some());
+    file.has_large_pages.store(true, Relaxed);
+    assert_eq!((file.offset_of(&kept), file.allocate(1).is_none()), (None, true));
+    assert_eq!(kept, body(100_000, 0));
+    assert!(file.allocated_bytes(&kept).is_some());
+    drop(kept);
+    assert_eq!(file.resident_bytes().expect("its size"), 100_000_u64.next_multiple_of(page_size() as u64));
+}

@@ -116,7 +116,7 @@ pub(super) async fn serve<H: Handler>(
             ServeOutcome::Completed(Ok((prefix, true))) => serve_http2(tcp, prefix, connection).await,
             ServeOutcome::Completed(Ok((prefix, false))) => match &state.thread.settings.body_file {
                 Some(file) => {
-                    let stream = SendfileStream::new(tcp, Arc::clone(file));
+                    let stream = SendfileStream::new(tcp, Arc::clone(file), Arc::clone(&state.thread));
                     serve_http1(stream, prefix, connection).await;
                 }
                 None => serve_http1(tcp, prefix, connection).await,

@@ -1,7 +1,7 @@
 //! A plain TCP stream that sends large bodies by `sendfile`, without a copy.
 //!
 //! hyper writes slices of heads and bodies. A slice in the [`BodyFile`] is recognised by its address, and the kernel sends the
-//! same bytes from the file. All other slices are written as they are.
+//! same bytes from the file, unless [`SendChoice`](super::send_choice::SendChoice) finds a copy faster. All other slices are written as they are.
 
 use std::{
     io::{self, IoSlice},
@@ -14,11 +14,13 @@ use rustix::{
     fs::sendfile,
     net::{SendAncillaryBuffer, SendFlags, sendmsg},
 };
+use stockade_model::time::Runtime;
 use tokio::{
     io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
     net::TcpStream,
 };
 
+use super::{send_choice::SendMethod, state::ThreadContext};
 use crate::body_file::{BodyFile, SENDFILE_BYTES_MIN};
 
 /// The most bytes of one `sendfile`: other connections of the thread wait meanwhile. nginx sends 2 MiB.
@@ -28,6 +30,7 @@ const SENDFILE_BYTES_MAX: usize = 1 << 20;
 pub(super) struct SendfileStream {
     tcp: TcpStream,
     file: Arc<BodyFile>,
+    thread: Arc<ThreadContext>,
 }
 
 /// The first slices of a write, up to one in the file.
@@ -42,8 +45,8 @@ enum NextSlices<'a> {
 }
 
 impl SendfileStream {
-    pub(super) fn new(tcp: TcpStream, file: Arc<BodyFile>) -> Self {
-        Self { tcp, file }
+    pub(super) fn new(tcp: TcpStream, file: Arc<BodyFile>, thread: Arc<ThreadContext>) -> Self {
+        Self { tcp, file, thread }
     }
 
     fn next<'a>(&self, slices: &'a [IoSlice<'a>]) -> NextSlices<'a> {
@@ -55,6 +58,26 @@ impl SendfileStream {
             None => NextSlices::Memory,
             Some((0, offset, bytes)) => NextSlices::File { offset, bytes: bytes.min(SENDFILE_BYTES_MAX) },
             Some((index, ..)) => NextSlices::BeforeFile(&slices[..index]),
+        }
+    }
+
+    fn poll_write_by(
+        &mut self,
+        method: SendMethod,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if method == SendMethod::Copy {
+            return Pin::new(&mut self.tcp).poll_write_vectored(cx, slices);
+        }
+        loop {
+            match self.try_send(slices) {
+                None => return Pin::new(&mut self.tcp).poll_write_vectored(cx, slices),
+                Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(self.tcp.poll_write_ready(cx))?;
+                }
+                Some(sent) => return Poll::Ready(sent),
+            }
         }
     }
 
@@ -112,18 +135,19 @@ impl AsyncWrite for SendfileStream {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        loop {
-            if matches!(self.next(slices), NextSlices::Memory) {
-                return Pin::new(&mut self.tcp).poll_write_vectored(cx, slices);
-            }
-            // It also lets other tasks run after many writes.
-            ready!(self.tcp.poll_write_ready(cx))?;
-            match self.try_send(slices) {
-                None => return Pin::new(&mut self.tcp).poll_write_vectored(cx, slices),
-                Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Some(sent) => return Poll::Ready(sent),
-            }
+        if matches!(self.next(slices), NextSlices::Memory) {
+            return Pin::new(&mut self.tcp).poll_write_vectored(cx, slices);
         }
+        // It also lets other tasks run after many writes.
+        ready!(self.tcp.poll_write_ready(cx))?;
+        let thread = Arc::clone(&self.thread);
+        let (method, is_sampled) = thread.send_choice.lock().next();
+        let started = is_sampled.then(|| thread.time.now());
+        let written = self.poll_write_by(method, cx, slices);
+        if let (Some(started), Poll::Ready(Ok(bytes))) = (started, &written) {
+            thread.send_choice.lock().record(method, *bytes, thread.time.now() - started);
+        }
+        written
     }
 
     fn is_write_vectored(&self) -> bool {

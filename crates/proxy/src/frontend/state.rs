@@ -25,8 +25,10 @@ use super::{
     deadline::{WaitStarts, deadline, shortest_timeout},
     head::Rejection,
     scan::FramingScanner,
+    send_choice::SendChoice,
     settings::FrontendSettings,
 };
+use crate::sync::Lock;
 
 /// An HTTP/2 connection may cancel this many requests before their ratio to completed ones matters.
 const CANCELLED_FREE: u64 = 100;
@@ -52,6 +54,7 @@ pub(super) struct ThreadContext {
     pub(super) settings: Arc<FrontendSettings>,
     pub(super) time: Live,
     pub(super) counters: Arc<ThreadCounters>,
+    pub(super) send_choice: Lock<SendChoice>,
 }
 
 /// A connection and the handler of its requests.

@@ -138,7 +138,7 @@ impl<H: Handler> FrontendWorker<H> {
     /// Serves a connection, or refuses it.
     fn admit(&self, tcp: TcpStream, remote: SocketAddr, local: SocketAddr, kind: ListenerKind) {
         let Self { table, tls, .. } = self;
-        let ThreadContext { settings, time, counters, number } = &*self.thread;
+        let ThreadContext { settings, time, counters, number, .. } = &*self.thread;
         increment(&counters.connections);
         let ListenerKind { is_tls, has_proxy_header } = kind;
         let is_trusted = settings.trusted_proxies.contains(remote.ip());

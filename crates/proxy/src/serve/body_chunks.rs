@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use super::stored::StoredBody;
-use crate::body_file::{BodyFile, ExtentWriter, SENDFILE_BYTES_MIN};
+use crate::body_file::{BodyFile, ExtentWriter};
 
 /// Bodies on the heap are split into chunks of one size, so that the memory of one fits the next. Larger blocks of many sizes
 /// leave gaps; how large these are depends on the allocator (bench/README.md).
@@ -53,7 +53,7 @@ impl BodyChunks {
     /// `length` is the `Content-Length` in bytes.
     #[must_use]
     pub fn new(length: Option<usize>, file: Option<Arc<BodyFile>>) -> Self {
-        let file = file.filter(|_| length.is_none_or(|length| length >= SENDFILE_BYTES_MIN));
+        let file = file.filter(|file| length.is_none_or(|length| length >= file.body_bytes_min()));
         Self { length, file, ..Self::default() }
     }
 
@@ -74,7 +74,7 @@ impl BodyChunks {
     /// Copies `data`, and returns the copies.
     pub fn add(&mut self, mut data: &[u8]) -> &[Bytes] {
         self.added.clear();
-        if self.length.is_none() && self.bytes < SENDFILE_BYTES_MIN {
+        if self.length.is_none() {
             self.move_to_file(data.len());
         }
         while !data.is_empty() {
@@ -117,10 +117,11 @@ impl BodyChunks {
     fn begin_chunk(&mut self, data: usize) -> usize {
         // The connection refuses a body longer than its declared length.
         let left = self.length.and_then(|length| length.checked_sub(self.bytes)).filter(|left| *left > 0);
+        let extent_bytes = left.unwrap_or(self.bytes.max(data).clamp(CHUNK_BYTES, EXTENT_BYTES_MAX));
         // Of a body of unknown length, the start may be all.
-        let is_large = self.length.is_some() || self.bytes.max(data) >= SENDFILE_BYTES_MIN;
-        let extent_bytes = || left.unwrap_or(self.bytes.max(data).clamp(CHUNK_BYTES, EXTENT_BYTES_MAX));
-        let writer = self.file.as_ref().filter(|_| is_large).and_then(|file| file.allocate(extent_bytes()));
+        let is_large =
+            |file: &&Arc<BodyFile>| self.length.is_some() || self.bytes.max(data) >= file.body_bytes_min();
+        let writer = self.file.as_ref().filter(is_large).and_then(|file| file.allocate(extent_bytes));
         let chunk = match writer {
             Some(writer) => Chunk::File(writer),
             None => {
@@ -135,10 +136,12 @@ impl BodyChunks {
 
     /// Moves the start of a body of unknown length to the file, if `data` more bytes make it large.
     fn move_to_file(&mut self, data: usize) {
-        if self.bytes == 0 || self.bytes + data < SENDFILE_BYTES_MIN {
+        let Some(file) = &self.file else { return };
+        let is_small = |bytes: usize| bytes < file.body_bytes_min();
+        if self.bytes == 0 || !is_small(self.bytes) || is_small(self.bytes + data) {
             return;
         }
-        let Some(mut writer) = self.file.as_ref().and_then(|file| file.allocate(CHUNK_BYTES)) else { return };
+        let Some(mut writer) = file.allocate(self.bytes.max(CHUNK_BYTES)) else { return };
         let parts: Vec<Bytes> = self.parts().collect();
         if parts.iter().all(|part| writer.append(part).is_ok()) {
             self.chunks = vec![Chunk::File(writer)];
@@ -168,6 +171,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::body_file::SENDFILE_BYTES_MIN;
 
     fn stored_chunks(chunks: BodyChunks) -> Vec<Bytes> {
         let StoredBody::Whole(chunks) = chunks.into_body() else { panic!("the body is whole") };

@@ -6,6 +6,7 @@ mod documents;
 mod exhaustion;
 mod health;
 mod hostile;
+mod large_bodies;
 mod life;
 mod prometheus_server;
 mod shadow;
@@ -98,7 +99,9 @@ fn start_proxy(sandbox: &Sandbox, config: &str, more: &[&str]) -> (Running, Sock
 #[track_caller]
 fn wait_until_serving(proxy: &Running) -> (SocketAddr, SocketAddr) {
     let (address, mut line) = (proxy.listens("http"), proxy.stderr_line());
-    if line.starts_with("warning: this process may have ") {
+    let expected = ["this process may have ", "large bodies are copied when they are sent: "];
+    while let Some(warning) = line.strip_prefix("warning: ") {
+        assert!(expected.iter().any(|start| warning.starts_with(start)), "{line}");
         line = proxy.stderr_line();
     }
     let admin = line.trim_end().strip_prefix("admin API (metrics, purge, reload): http://");

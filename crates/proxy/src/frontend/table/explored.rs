@@ -28,7 +28,13 @@ impl Table {
         let time = Live::on(runtime.handle().clone());
         let contexts = (0..THREADS).map(|number| {
             let (settings, counters) = (Arc::<FrontendSettings>::default(), Arc::<ThreadCounters>::default());
-            Arc::new(ThreadContext { number, settings, time: time.clone(), counters })
+            Arc::new(ThreadContext {
+                number,
+                settings,
+                time: time.clone(),
+                counters,
+                send_choice: Lock::default(),
+            })
         });
         Self { contexts: contexts.collect(), table: Arc::new(ConnectionTable::new(THREADS)) }
     }
