@@ -244,6 +244,31 @@ async fn pipelined_requests_get_their_bodies_in_order() {
     }
 }
 
+/// After a thousand writes a thread times `sendfile` and copies, and uses the faster one.
+#[tokio::test]
+async fn bodies_are_equal_while_both_ways_to_send_are_timed() {
+    let origin = start_origin().await;
+    let proxy = proxy_with(&origin.url(), CACHE, "").await;
+    let sizes = [20_000, 150_000, 16_384];
+    let paths: Vec<_> =
+        sizes.iter().enumerate().map(|(seed, bytes)| format!("/sized/{bytes}/{seed}")).collect();
+    let bodies: Vec<_> = sizes.iter().enumerate().map(|(seed, bytes)| body(*bytes, seed)).collect();
+    for path in &paths {
+        get(&proxy, path).await;
+    }
+    let mut client = Client::connect(&proxy).await;
+    for _ in 0..500 {
+        client.write(paths.iter().map(|path| request("GET", path, &[])).collect::<String>()).await;
+        for body in &bodies {
+            let head = client.head_to("GET").await.expect("an answer");
+            client.rest(head, Vec::new()).await.assert_body(body);
+        }
+    }
+    let sent_bytes = file(&proxy).sent_bytes();
+    let whole: usize = 500 * sizes.iter().sum::<usize>();
+    assert!(sent_bytes > 0 && sent_bytes < whole as u64, "{sent_bytes} of {whole}");
+}
+
 /// The kernel has taken the small body when its entry is removed, and has not sent it. The large body is still being sent.
 #[tokio::test]
 async fn slow_clients_get_bodies_that_are_purged_and_whose_memory_is_used_again() {
