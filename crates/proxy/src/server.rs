@@ -30,6 +30,7 @@ use crate::{
     log::{AccessLogError, AccessLogWriter},
     serve::{
         Proxy,
+        entry_codec::EntryCodec,
         router::RouterError,
         runtime::{LocalRuntime, system_now},
     },
@@ -182,7 +183,9 @@ impl ProxyServer {
     /// the result, and later errors.
     pub fn keep_snapshots(&mut self, note: impl Fn(&str) + Send + 'static) -> io::Result<()> {
         let config = self.state.proxy.router().config.snapshot.clone();
-        let start = |config| SnapshotThread::start(config, self.state.proxy.cache().clone(), note);
+        let proxy = &self.state.proxy;
+        let codec = EntryCodec { body_file: proxy.body_file().ok().cloned() };
+        let start = |config| SnapshotThread::start(config, proxy.cache().clone(), codec, note);
         self.snapshots = config.map(start).transpose()?;
         Ok(())
     }

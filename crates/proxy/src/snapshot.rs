@@ -38,10 +38,11 @@ impl SnapshotThread {
     pub fn start(
         config: SnapshotConfig,
         cache: ResponseCache,
+        codec: EntryCodec,
         note: impl Fn(&str) + Send + 'static,
     ) -> io::Result<Self> {
         let (end, ended) = mpsc::channel();
-        let file = SnapshotFile::new(&config.path, Snapshots::new(SHAPE, EntryCodec, EntryCodec));
+        let file = SnapshotFile::new(&config.path, Snapshots::new(SHAPE, codec.clone(), codec));
         let run = move || {
             note(&restored(&config, file.restore(&cache, system_now())));
             keep(&config, &cache, &file, &ended, &note);
