@@ -109,6 +109,12 @@
 //! keeps half as much again unless `MALLOC_ARENA_MAX=1` is set (256 MiB of 300 KiB values from four threads: 451 MiB
 //! resident, 263 with one heap).
 //!
+//! # Many keys, and restarts
+//!
+//! [`Cache::get_many_with`] loads the missing ones of many keys together, also with those of other callers.
+//! [`Cache::get_validated`] is for sources that can tell that a value has not changed. [`SnapshotFile`] keeps the entries through a
+//! restart, and [`Cache::entries`] lists them.
+//!
 //! # Another size, policy or ttl
 //!
 //! [`Builder::shadow`] simulates other limits, policies and ttls beside the cache, over a sample of the keys.
