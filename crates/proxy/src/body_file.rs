@@ -1,6 +1,6 @@
 //! Memory for large stored bodies, from which the kernel sends without a copy: one file in memory (`memfd`) a cache.
 //!
-//! A body has an [`Extent`] of the file: whole pages that no other body uses. It is written once by an [`ExtentWriter`]. Its
+//! A body has an extent of the file: whole pages that no other body uses. It is written once by an [`ExtentWriter`]. Its
 //! `Bytes` are slices of a mapping of the file, so that all code reads them as it reads a body on the heap; a stream
 //! that has a socket finds the [offset](BodyFile::offset_of) of such a slice and calls `sendfile`.
 //!
