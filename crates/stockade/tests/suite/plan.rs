@@ -150,7 +150,7 @@ fn json_has_the_shape_of_the_contract() {
     let entries = json(&sandbox, &[&log, "--memory", "4", "--ttl", "never"]);
     assert_eq!(entries["recommendation"]["cache"]["limit"]["entries"], 4);
     assert!(entries["recommendation"]["stale_max_s"].is_null() && entries["curves"][0]["ttl_s"].is_null());
-    assert_eq!(entries["curves"].as_array().map(Vec::len), Some(8));
+    assert_eq!(entries["curves"].as_array().map(Vec::len), Some(9), "six that ship, and three");
     let all = json(&sandbox, &[&log, "--policy", "all"]);
     assert_eq!(all["curves"].as_array().map(Vec::len), Some(stockade_plan::POLICIES.len()));
 }
