@@ -191,8 +191,4 @@ impl Policy {
 #[cfg(test)]
 mod auto_tests;
 #[cfg(test)]
-mod evidence;
-#[cfg(test)]
-mod s4_fifo;
-#[cfg(test)]
 mod tests;
