@@ -20,10 +20,11 @@ use crate::{cache::Cache, sync::Lock};
 
 /// Keeps the entries of one cache in a file: [`restore`](Self::restore) once at the start, [`write`](Self::write) from time to time.
 ///
-/// Beside the file are journals, `FILE.invalidated.N`: invalidations since the snapshot, 9 bytes each, so that no entry comes
-/// back that was invalidated, also after a `kill -9`. (After a loss of power the last seconds of a journal may be missing.) An entry that was
+/// Beside the file are journals, `FILE.invalidated.N`: invalidations and [inserts](crate::Cache::insert) since the snapshot, 9 bytes
+/// and one write each, so that no value comes back that was invalidated or replaced, also after a `kill -9`. (Values of loads are not
+/// recorded: after a crash an older one is served for the rest of its ttl.) (After a loss of power the last seconds of a journal may be missing.) An entry that was
 /// invalidated [softly](crate::Invalidation::Soft) is gone after a restart. After [`invalidate_where`](crate::Cache::invalidate_where), and after
-/// 262,144 invalidations, nothing is restored until the next snapshot: [`is_outdated`](Self::is_outdated).
+/// four million records, nothing is restored until the next snapshot: [`is_outdated`](Self::is_outdated).
 ///
 /// ```
 /// use std::time::SystemTime;
@@ -54,7 +55,7 @@ use crate::{cache::Cache, sync::Lock};
 pub struct SnapshotFile<K, V> {
     path: PathBuf,
     snapshots: Snapshots<K, V>,
-    /// Locked while a snapshot is written. `None`: nothing was restored yet.
+    /// Locked while a snapshot is written. `None`: nothing was restored or written yet.
     journal: Lock<Option<Arc<Journal>>>,
 }
 
@@ -78,19 +79,12 @@ where
         cache: &Cache<K, V, R>,
         now: SystemTime,
     ) -> Result<Restored, RestoreError> {
-        let mut journal = self.journal.lock();
         let store = cache.store();
         let earlier = journal::numbers(&self.path)?;
-        let next = earlier.iter().max().map_or(0, |last| last + 1);
-        let new = Arc::new(Journal::new(&self.path, store.hash_seeds()));
-        new.follow(next)?;
-        let attached = Arc::clone(&new);
-        if !store.attach_journal(Box::new(move |target| attached.write(target))) {
-            fs::remove_file(journal::path(&self.path, next))?;
+        if let Some(_attached) = &*self.journal.lock() {
             return Err(RestoreError::SecondFile);
         }
-        *journal = Some(new);
-        drop(journal);
+        drop(self.attached(cache, &mut self.journal.lock())?);
         let file = match File::open(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Restored::default()),
             opened => opened?,
@@ -111,15 +105,10 @@ where
     /// The new file is complete under its name, or the old one stays: whatever happens, also to the machine. Until then it has the
     /// extension `new`.
     pub fn write<R: Runtime>(&self, cache: &Cache<K, V, R>, now: SystemTime) -> io::Result<u64> {
-        let journal = self.journal.lock();
-        let number = match &*journal {
-            Some(journal) => {
-                let number = journal.number() + 1;
-                journal.follow(number)?;
-                number
-            }
-            None => 0,
-        };
+        let mut attached = self.journal.lock();
+        let journal = self.attached(cache, &mut attached).map_err(io::Error::other)?;
+        let number = journal.number() + 1;
+        journal.follow(number)?;
         let new = self.path.with_added_extension("new");
         let written = File::create(&new).and_then(|file| {
             let entries = self.snapshots.write_with(cache, now, number, &file)?;
@@ -139,10 +128,31 @@ where
         Ok(entries)
     }
 
-    /// True if nothing of the last snapshot would be restored, because everything was invalidated since.
+    /// True if a new snapshot is of use at once: everything was invalidated since the last one, or its journal is half full.
     #[must_use]
     pub fn is_outdated(&self) -> bool {
-        self.journal.lock().as_ref().is_some_and(|journal| journal.is_all())
+        self.journal.lock().as_ref().is_some_and(|journal| journal.is_outdated())
+    }
+
+    /// The journal of the cache, which is begun at the first call.
+    fn attached<R: Runtime>(
+        &self,
+        cache: &Cache<K, V, R>,
+        slot: &mut Option<Arc<Journal>>,
+    ) -> Result<Arc<Journal>, RestoreError> {
+        if let Some(journal) = slot {
+            return Ok(Arc::clone(journal));
+        }
+        let number = journal::numbers(&self.path)?.into_iter().max().map_or(0, |last| last + 1);
+        let journal = Arc::new(Journal::new(&self.path, cache.store().hash_seeds()));
+        journal.follow(number)?;
+        let attached = Arc::clone(&journal);
+        if !cache.store().attach_journal(Box::new(move |target| attached.write(target))) {
+            fs::remove_file(journal::path(&self.path, number))?;
+            return Err(RestoreError::SecondFile);
+        }
+        *slot = Some(Arc::clone(&journal));
+        Ok(journal)
     }
 }
 

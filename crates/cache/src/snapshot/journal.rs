@@ -30,7 +30,7 @@ const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 8 + 4 + 3 * 8;
 const RECORD_BYTES: usize = 1 + 8;
 /// Beyond as many records, of one snapshot, all entries count as invalidated.
-const RECORDS_MAX: usize = 1 << 18;
+const RECORDS_MAX: usize = 1 << 22;
 
 /// The journal that is being written.
 pub(super) struct Journal {
@@ -74,9 +74,10 @@ impl Journal {
         self.state.lock().number
     }
 
-    /// True if everything in the snapshot is invalidated, so that a new one is of use at once.
-    pub(super) fn is_all(&self) -> bool {
-        self.state.lock().is_all
+    /// True if everything in the snapshot is invalidated, or soon will be.
+    pub(super) fn is_outdated(&self) -> bool {
+        let state = self.state.lock();
+        state.is_all || state.records > RECORDS_MAX / 2
     }
 
     /// If it cannot be written, the snapshot is removed: better a cold start than an entry that was invalidated.

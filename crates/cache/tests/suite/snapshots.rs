@@ -319,6 +319,22 @@ fn invalidations_after_a_snapshot_outlive_a_crash() {
     });
 }
 
+/// For instance because the restore failed.
+#[test]
+fn invalidations_are_recorded_also_if_nothing_was_restored() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("cache.snapshot");
+    run(async |time| {
+        let cache = started(&stampede(), &time, 1).await;
+        cache.insert(key(1), String::new());
+        cache.insert(key(2), String::new());
+        SnapshotFile::new(&path, snapshots()).write(&cache, NOON).unwrap();
+        cache.invalidate(&key(1), Invalidation::Hard);
+        let (_, _, restored) = restarted(&time, &path, 2).await;
+        assert_eq!((restored.entries, restored.invalidated), (1, 1));
+    });
+}
+
 /// A journal that is cut within a record, is of another version, or cannot be written.
 #[test]
 fn a_damaged_journal_restores_nothing_that_was_invalidated() {
