@@ -58,7 +58,7 @@ impl Sum for Served {
     }
 }
 
-/// What a thread does with a number of its draws.
+/// The use of a drawn key.
 #[derive(Clone, Copy, Debug)]
 pub enum Operation {
     /// Gets the key, and inserts it if it is missing.

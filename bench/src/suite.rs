@@ -40,7 +40,7 @@ pub const AIM: &str = "the aim";
 /// A comparison of several contenders.
 pub struct Bench {
     pub name: &'static str,
-    /// What its rows show, in a line.
+    /// The subject of its rows, in a line.
     pub shows: &'static str,
     /// How the comparison is made fair and how to read its rows: a paragraph of RESULTS.md.
     pub method: &'static str,
@@ -55,11 +55,11 @@ pub struct Bench {
     /// Contenders without an aim: upper limits that do less.
     pub limits: &'static [&'static str],
     pub measure: fn(&Sitting) -> Result<Vec<Figure>>,
-    /// What a child process of a sitting does, where memory is measured. It prints figures.
+    /// The work of a child process, where memory is measured. It prints figures.
     pub child: Option<ChildProcess>,
 }
 
-/// What a child process does with its arguments.
+/// Takes the arguments of a child process.
 pub type ChildProcess = fn(&[&str]) -> Result<()>;
 
 /// A measured quantity.
@@ -80,7 +80,7 @@ pub enum Better {
     Lower,
 }
 
-/// What a contender did in one case of a bench, round by round.
+/// The values of one contender in one case of a bench, round by round.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Figure {
     pub case: String,

@@ -29,7 +29,7 @@ pub struct Options {
     pub out: PathBuf,
 }
 
-/// What was typed.
+/// The command of the arguments.
 #[derive(Debug)]
 pub enum Command {
     Help,

@@ -81,7 +81,7 @@ struct Gathered<K, V> {
     waiting: Waiting<K, V>,
     /// The keys of `waiting`, longest first.
     order: VecDeque<K>,
-    /// Batches being loaded.
+    /// Batches whose load has not ended.
     running: usize,
     /// The number of the current window. A timer of an earlier one does nothing.
     window: u64,

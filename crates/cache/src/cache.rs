@@ -126,6 +126,15 @@ where
     }
 
     fn insert_as(&self, key: K, value: V, own: Option<Lifespan>) -> Insertion {
+        let journaled = self.engine.store.journal_target(&key);
+        let insertion = self.store_inserted(key, value, own);
+        if let Some(target) = journaled {
+            self.engine.store.write_journal(target);
+        }
+        insertion
+    }
+
+    fn store_inserted(&self, key: K, value: V, own: Option<Lifespan>) -> Insertion {
         let engine = &*self.engine;
         let since = if engine.pending_work.is_idle() {
             engine.store.invalidation_seq()
@@ -135,7 +144,6 @@ where
         let at = engine.runtime.coarse_now();
         let life = engine.lifetime_of(&value, own, at, Duration::ZERO);
         let loaded = |value| Loaded { value, life, at, took: Duration::ZERO, since, via: LoadedFrom::Load };
-        engine.store.journal_key(&key);
         if engine.shared.is_some() {
             engine.publish_write(&key, &loaded(value.clone()));
             if !engine.has_memory() {

@@ -553,15 +553,14 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         was_there
     }
 
-    /// Journals the invalidation of what was stored under a key before.
-    pub(crate) fn journal_key(&self, key: &K) {
-        if self.journal.get().is_some() {
-            self.write_journal(TargetHash::Key(self.parts.hash(key)));
-        }
+    /// The record of a key; `None`: there is no journal.
+    pub(crate) fn journal_target(&self, key: &K) -> Option<TargetHash> {
+        self.journal.get().map(|_| TargetHash::Key(self.parts.hash(key)))
     }
 
-    /// After the removal: an entry that a snapshot copied before is in the journal that follows the snapshot.
-    fn write_journal(&self, target: TargetHash) {
+    /// Records that the value of a target is outdated. After it was removed or replaced: a snapshot that copied it before is followed
+    /// by the journal that has the record.
+    pub(crate) fn write_journal(&self, target: TargetHash) {
         if let Some(journal) = self.journal.get() {
             journal(target);
         }

@@ -5,7 +5,7 @@
 //! that has a socket finds the [offset](BodyFile::offset_of) of such a slice and calls `sendfile`.
 //!
 //! When the last of these `Bytes` is dropped, the next body may use the pages of the extent, which saves their allocation. Only
-//! if the kernel was told to send them, or if there are many [spare pages](SPARE_DIVISOR), they go back to the kernel as a hole:
+//! if the kernel was told to send them, or if there are many spare pages, they go back to the kernel as a hole:
 //! pages that it is still sending keep their content, and the next body at that offset gets other ones.
 //!
 //! The file is longer than the limit of the cache, since free extents are not adjacent; a hole takes no memory. Its length is
@@ -277,7 +277,7 @@ impl ExtentWriter {
         self.all.len() - self.filled
     }
 
-    /// What has been appended.
+    /// The appended bytes.
     #[must_use]
     pub fn filled(&self) -> Bytes {
         self.all.slice(..self.filled)
@@ -295,7 +295,7 @@ impl ExtentWriter {
         Ok(self.all.slice(start..end))
     }
 
-    /// What has been appended; the rest of the extent is given back.
+    /// The appended bytes; the rest of the extent is given back.
     #[must_use]
     pub fn finish(self) -> Bytes {
         let Self { extent, all, filled } = self;

@@ -140,7 +140,7 @@ mod tests {
         for (active, other, weight, entries, expected) in [
             // 98 of 1,000 count: 48 misses after 490 requests, and the interval ends at 512.
             (200, 100, 1, 10, Some(512)),
-            // What a sampled request stands for does not matter.
+            // The same at any number of requests for each sampled one.
             (200, 100, 64, 10, Some(512)),
             // 400 misses.
             (200, 100, 1, 1_000, Some(4_096)),

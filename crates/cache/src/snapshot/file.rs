@@ -22,7 +22,8 @@ use crate::{cache::Cache, sync::Lock};
 ///
 /// Beside the file are journals, `FILE.invalidated.N`: invalidations and [inserts](crate::Cache::insert) since the snapshot, 9 bytes
 /// and one write each, so that no value comes back that was invalidated or replaced, also after a `kill -9`. (Values of loads are not
-/// recorded: after a crash an older one is served for the rest of its ttl.) (After a loss of power the last seconds of a journal may be missing.) An entry that was
+/// recorded: after a crash an older one is served for the rest of its ttl. With a [mailbox](crate::Writer::Mailbox) an insert is
+/// recorded when it is enqueued.) (After a loss of power the last seconds of a journal may be missing.) An entry that was
 /// invalidated [softly](crate::Invalidation::Soft) is gone after a restart. After [`invalidate_where`](crate::Cache::invalidate_where), and after
 /// four million records, nothing is restored until the next snapshot: [`is_outdated`](Self::is_outdated).
 ///
@@ -81,10 +82,12 @@ where
     ) -> Result<Restored, RestoreError> {
         let store = cache.store();
         let earlier = journal::numbers(&self.path)?;
-        if let Some(_attached) = &*self.journal.lock() {
+        let mut journal = self.journal.lock();
+        if journal.is_some() {
             return Err(RestoreError::SecondFile);
         }
-        drop(self.attached(cache, &mut self.journal.lock())?);
+        *journal = Some(self.begin_journal(cache, &earlier)?);
+        drop(journal);
         let file = match File::open(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Restored::default()),
             opened => opened?,
@@ -105,8 +108,12 @@ where
     /// The new file is complete under its name, or the old one stays: whatever happens, also to the machine. Until then it has the
     /// extension `new`.
     pub fn write<R: Runtime>(&self, cache: &Cache<K, V, R>, now: SystemTime) -> io::Result<u64> {
-        let mut attached = self.journal.lock();
-        let journal = self.attached(cache, &mut attached).map_err(io::Error::other)?;
+        let mut journal = self.journal.lock();
+        let journal = match &mut *journal {
+            Some(journal) => journal,
+            none => none
+                .insert(self.begin_journal(cache, &journal::numbers(&self.path)?).map_err(io::Error::other)?),
+        };
         let number = journal.number() + 1;
         journal.follow(number)?;
         let new = self.path.with_added_extension("new");
@@ -134,16 +141,13 @@ where
         self.journal.lock().as_ref().is_some_and(|journal| journal.is_outdated())
     }
 
-    /// The journal of the cache, which is begun at the first call.
-    fn attached<R: Runtime>(
+    /// Begins the first journal of a cache, after those of earlier processes.
+    fn begin_journal<R: Runtime>(
         &self,
         cache: &Cache<K, V, R>,
-        slot: &mut Option<Arc<Journal>>,
+        earlier: &[u64],
     ) -> Result<Arc<Journal>, RestoreError> {
-        if let Some(journal) = slot {
-            return Ok(Arc::clone(journal));
-        }
-        let number = journal::numbers(&self.path)?.into_iter().max().map_or(0, |last| last + 1);
+        let number = earlier.iter().max().map_or(0, |last| last + 1);
         let journal = Arc::new(Journal::new(&self.path, cache.store().hash_seeds()));
         journal.follow(number)?;
         let attached = Arc::clone(&journal);
@@ -151,7 +155,6 @@ where
             fs::remove_file(journal::path(&self.path, number))?;
             return Err(RestoreError::SecondFile);
         }
-        *slot = Some(Arc::clone(&journal));
         Ok(journal)
     }
 }

@@ -195,3 +195,34 @@ impl Invalidated {
                     .any(|tag| self.tags.contains(&self.tag_hasher.hash_one(tag.as_str())))
     }
 }
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use std::sync::Arc;
+
+    use stockade_model::{seed::Seed, time::Virtual};
+
+    use super::*;
+    use crate::{Cache, Invalidation, Strategy};
+
+    /// A snapshot that copies the old value began before the record, so that its journal has it.
+    #[test]
+    fn records_follow_the_change() {
+        let strategy = Strategy::preset("stampede").expect("a preset");
+        let cache: Cache<u8, u32, Virtual> = Cache::builder(strategy)
+            .tags(|_, _, tag| tag("all"))
+            .build_on(Virtual::new(), Seed(1))
+            .expect("a valid strategy");
+        let (watched, seen) = (cache.clone(), Arc::<Lock<Vec<Option<u32>>>>::default());
+        let recorded = Arc::clone(&seen);
+        assert!(cache.store().attach_journal(Box::new(move |_| recorded.lock().push(watched.get(&1)))));
+        cache.insert(1, 10);
+        cache.insert(1, 11);
+        cache.invalidate(&1, Invalidation::Hard);
+        cache.insert(1, 12);
+        cache.invalidate_tag("all", Invalidation::Hard);
+        cache.insert(1, 13);
+        cache.invalidate_all(Invalidation::Hard);
+        assert_eq!(*seen.lock(), [Some(10), Some(11), None, Some(12), None, Some(13), None]);
+    }
+}

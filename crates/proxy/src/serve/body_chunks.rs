@@ -32,7 +32,7 @@ pub struct BodyChunks {
 
 enum Chunk {
     Heap {
-        /// What has been received.
+        /// Received, in order.
         parts: Vec<Bytes>,
         rest: BytesMut,
         room: usize,
