@@ -13,7 +13,7 @@ use crate::{
     error::InvalidStrategy,
     freshness::Lifespan,
     shadow::Shadow,
-    store::{StoreConfig, shard::Shard},
+    store::{StoreConfig, removal::RemovalReason, shard::Shard},
     strategy::Strategy,
     tier::SharedTier,
 };
@@ -191,6 +191,39 @@ where
     #[must_use]
     pub fn marker(mut self, is_marker: impl Fn(&V) -> bool + Send + Sync + 'static) -> Self {
         self.0.store_config.is_marker = Some(Box::new(is_marker));
+        self
+    }
+
+    /// Is called with each entry that leaves the cache, and the reason: to close what a value has open, or to count. Not when
+    /// the cache itself is dropped.
+    ///
+    /// The thread that removed the entry calls it, after the lock is released: a store, an invalidation, never a hit. It may call
+    /// the cache, and should be short. A panic in it ends there.
+    ///
+    /// ```
+    /// use std::sync::{Arc, Mutex};
+    /// use stockade_cache::{Cache, Limit, RemovalReason, Strategy};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let removed = Arc::new(Mutex::new(Vec::new()));
+    /// let strategy = Strategy { limit: Some(Limit::entries(2)), ..Strategy::preset("stampede")? };
+    /// let cache: Cache<u64, u64> = {
+    ///     let removed = Arc::clone(&removed);
+    ///     let listener = move |key: &u64, _: &u64, reason| removed.lock().unwrap().push((*key, reason));
+    ///     Cache::builder(strategy).on_removal(listener).build()?
+    /// };
+    /// cache.insert(1, 10);
+    /// cache.insert(1, 11);
+    /// cache.insert(2, 20);
+    /// cache.insert(3, 30);
+    /// assert_eq!(*removed.lock().unwrap(), [(1, RemovalReason::Replaced), (2, RemovalReason::Evicted)]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn on_removal(mut self, listener: impl Fn(&K, &V, RemovalReason) + Send + Sync + 'static) -> Self {
+        self.0.store_config.on_removal = Some(Box::new(listener));
         self
     }
 

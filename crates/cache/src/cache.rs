@@ -13,16 +13,15 @@ use crate::{
     breaker::{BreakerPermit, BreakerState},
     engine::{
         Engine, EngineConfig,
-        loaded::{Loaded, LoadedFrom},
+        insertion::Insertion,
         loader::{BoxError, CacheMode, LoadedValue, RequestOptions, StreamLoader, ValueLoader},
-        writer::Write,
     },
     error::{Error, InvalidStrategy},
     freshness::Lifespan,
     shadow::ShadowStats,
     stats::Stats,
     store::{
-        Reservation, Store, StoreRejection, StoreUpdate, StoredValue, budget::ByteUsage, held::HeldEntries,
+        NewValue, Reservation, Store, StoredValue, budget::ByteUsage, held::HeldEntries,
         invalidation::Invalidation,
     },
     strategy::Strategy,
@@ -126,51 +125,18 @@ where
     }
 
     fn insert_as(&self, key: K, value: V, own: Option<Lifespan>) -> Insertion {
-        let journaled = self.engine.store.journal_target(&key);
-        let insertion = self.store_inserted(key, value, own);
-        if let Some(target) = journaled {
-            self.engine.store.write_journal(target);
-        }
-        insertion
-    }
-
-    fn store_inserted(&self, key: K, value: V, own: Option<Lifespan>) -> Insertion {
         let engine = &*self.engine;
+        let journaled = engine.store.journal_target(&key);
         let since = if engine.pending_work.is_idle() {
             engine.store.invalidation_seq()
         } else {
             engine.store.reject_loads(&key)
         };
-        let at = engine.runtime.coarse_now();
-        let life = engine.lifetime_of(&value, own, at, Duration::ZERO);
-        let loaded = |value| Loaded { value, life, at, took: Duration::ZERO, since, via: LoadedFrom::Load };
-        if engine.shared.is_some() {
-            engine.publish_write(&key, &loaded(value.clone()));
-            if !engine.has_memory() {
-                return if life.is_some() { Insertion::Stored } else { Insertion::NotCacheable };
-            }
+        let insertion = engine.insert(NewValue { key, value, since, took: Duration::ZERO }, own);
+        if let Some(target) = journaled {
+            engine.store.write_journal(target);
         }
-        let (permit, insertion) = match life {
-            None => (None, Insertion::NotCacheable),
-            Some(_) => match engine.store.reserve_for_store(&key, &value, None) {
-                Ok(permit) => (Some(permit), Insertion::Stored),
-                Err(refused) => (None, Insertion::Rejected(refused)),
-            },
-        };
-        if engine.writer.is_direct() || permit.is_none() {
-            engine
-                .store
-                .update(StoreUpdate { key, value, since, took: Duration::ZERO, entry: life.zip(permit) }, at);
-            return insertion;
-        }
-        let (pending_work, forgotten) = (engine.pending_work.start(), (key.clone(), value.clone()));
-        let write = Write { key, loaded: loaded(value), claim: None, key_guard: None, permit, pending_work };
-        if engine.writer.store_async(write) {
-            return insertion;
-        }
-        let (key, value) = forgotten;
-        engine.store.update(StoreUpdate { key, value, since, took: Duration::ZERO, entry: None }, at);
-        Insertion::Rejected(StoreRejection::MailboxFull)
+        insertion
     }
 
     /// Invalidates the entry of `key`. Returns true if there was one.
@@ -491,20 +457,6 @@ pub enum Validated<V> {
     Unchanged,
     /// The source has this value now.
     Changed(V),
-}
-
-/// The result of [`Cache::insert`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Insertion {
-    /// The value is stored, or is in the writer's mailbox.
-    Stored,
-    /// The value is not stored, for this reason. What was stored under its key has been removed.
-    Rejected(StoreRejection),
-    /// The value is not stored, and what was stored under its key has been removed: the value is a
-    /// [not-found](crate::Builder::not_found) and the strategy has no `negative_ttl`, or its
-    /// [lifespan](crate::Builder::lifespan) is zero.
-    NotCacheable,
 }
 
 impl<K: Hash + Eq + Clone, V: Clone, R: Runtime> Clone for Cache<K, V, R> {

@@ -1,10 +1,11 @@
 //! The state of a cache, and what its parts share.
 //!
-//! [`request`] serves one request, [`load`] runs one load, and [`shared_tier`] looks keys up in a tier that nodes
-//! share. Each of them adds methods to [`Engine`] and calls only those before it: `request` calls `load`, `load`
-//! calls `shared_tier`, and all call this file.
+//! [`request`] serves one request, [`load`] runs one load, [`insertion`] stores one value without a load, and
+//! [`shared_tier`] looks keys up in a tier that nodes share. Each of them adds methods to [`Engine`] and calls only those
+//! before it: `request` calls `load`, `load` and `insertion` call `shared_tier`, and all call this file.
 
 pub(crate) mod admission;
+pub(crate) mod insertion;
 pub(crate) mod load;
 pub(crate) mod loaded;
 pub(crate) mod loader;

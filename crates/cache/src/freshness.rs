@@ -95,11 +95,17 @@ pub(crate) struct Lifetime {
     pub(crate) loaded: Time,
     /// It is stale from here on.
     pub(crate) expires: Time,
-    /// From `expires`: how long it is served while it is refreshed.
+    pub(crate) spans: Spans,
+}
+
+/// The spans around the expiry of a value. Many caches have values without any.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Spans {
+    /// From the expiry: how long it is served while it is refreshed.
     swr: CompactDuration,
-    /// From `expires`: how long it is served at all.
+    /// From the expiry: how long it is served at all.
     stale: CompactDuration,
-    /// From `expires`: how long it is stored.
+    /// From the expiry: how long it is stored.
     kept: CompactDuration,
     /// `delta * beta` of xfetch. Negative: the value stands for a not-found.
     spread_secs: f32,
@@ -118,21 +124,24 @@ pub(crate) enum FreshnessState {
     Gone,
 }
 
-/// The times after expiry.
-#[derive(Clone, Copy, Debug)]
-struct StaleSpans {
-    swr: CompactDuration,
-    stale: CompactDuration,
-    kept: CompactDuration,
-}
-
-impl StaleSpans {
-    const NOTHING: Self =
-        Self { swr: CompactDuration::ZERO, stale: CompactDuration::ZERO, kept: CompactDuration::ZERO };
+impl Spans {
+    pub(crate) const NONE: Self = Self {
+        swr: CompactDuration::ZERO,
+        stale: CompactDuration::ZERO,
+        kept: CompactDuration::ZERO,
+        spread_secs: 0.0,
+    };
 
     fn new(swr: Duration, sie: Duration, keep: Duration) -> Self {
         let stale = swr.saturating_add(sie);
-        Self { swr: swr.into(), stale: stale.into(), kept: stale.saturating_add(keep).into() }
+        let kept = stale.saturating_add(keep).into();
+        Self { swr: swr.into(), stale: stale.into(), kept, spread_secs: 0.0 }
+    }
+
+    /// From here on a value that expires then is not stored.
+    #[inline]
+    pub(crate) fn kept_until(self, expires: Time) -> Time {
+        self.kept.after(expires)
     }
 }
 
@@ -142,14 +151,14 @@ pub(crate) struct LifetimeRules {
     ttl: Option<Duration>,
     jitter: f64,
     negative_ttl: Option<Duration>,
-    after: StaleSpans,
+    spans: Spans,
     refresh: Refresh,
 }
 
 impl LifetimeRules {
     pub(crate) fn of(times: FreshnessAxes) -> Self {
         let FreshnessAxes { ttl, jitter, negative_ttl, swr, sie, refresh } = times;
-        Self { ttl, jitter, negative_ttl, after: StaleSpans::new(swr, sie, Duration::ZERO), refresh }
+        Self { ttl, jitter, negative_ttl, spans: Spans::new(swr, sie, Duration::ZERO), refresh }
     }
 
     /// The lifetime of a value whose load ended at `loaded` after `took`. `share` draws from 0 to 1.
@@ -161,18 +170,20 @@ impl LifetimeRules {
         took: Duration,
         share: impl FnOnce() -> f64,
     ) -> Lifetime {
-        let (ttl, after) = self.spans(own);
-        let Some(ttl) = ttl else { return after.life(Time::NEVER, loaded, Time::NEVER, 0.0) };
+        let (ttl, spans) = self.ttl_and_spans(own);
+        let Some(ttl) = ttl else {
+            return Lifetime { due: Time::NEVER, loaded, expires: Time::NEVER, spans };
+        };
         let ttl = if self.jitter > 0.0 { share_of(ttl, 1.0 - self.jitter * share()) } else { ttl };
         let expires = loaded + ttl;
         let (due, spread_secs) = self.due(expires, ttl, took);
-        after.life(due, loaded, expires, spread_secs)
+        Lifetime { due, loaded, expires, spans: Spans { spread_secs, ..spans } }
     }
 
     /// The lifetime of a value that another node loaded. It is no longer than the strategy or the value itself
     /// allows.
     pub(crate) fn resume(&self, own: Option<Lifespan>, now: Time, kept: RemoteTimes) -> Lifetime {
-        let (ttl, after) = self.spans(own);
+        let (ttl, spans) = self.ttl_and_spans(own);
         // Without a ttl a not-found is not stored, and any other value never expires.
         let most = match own {
             None if kept.is_negative => Some(self.negative_ttl.unwrap_or_default()),
@@ -190,15 +201,15 @@ impl LifetimeRules {
             return Lifetime::negative(loaded, expires);
         }
         let (due, spread_secs) = self.due(expires, fresh_for, kept.load_duration);
-        after.life(due, loaded, expires, spread_secs)
+        Lifetime { due, loaded, expires, spans: Spans { spread_secs, ..spans } }
     }
 
     /// The value's own times, or the strategy's.
     #[inline]
-    fn spans(&self, own: Option<Lifespan>) -> (Option<Duration>, StaleSpans) {
+    fn ttl_and_spans(&self, own: Option<Lifespan>) -> (Option<Duration>, Spans) {
         match own {
-            None => (self.ttl, self.after),
-            Some(own) => (Some(own.ttl), StaleSpans::new(own.swr, own.sie, own.keep)),
+            None => (self.ttl, self.spans),
+            Some(own) => (Some(own.ttl), Spans::new(own.swr, own.sie, own.keep)),
         }
     }
 
@@ -256,38 +267,23 @@ fn is_early(spread_secs: f64, left: Duration, exponential: f64) -> bool {
     spread_secs * exponential >= left.as_secs_f64()
 }
 
-impl StaleSpans {
-    #[inline]
-    fn life(self, due: Time, loaded: Time, expires: Time, spread_secs: f32) -> Lifetime {
-        let Self { swr, stale, kept } = self;
-        Lifetime { due, loaded, expires, swr, stale, kept, spread_secs }
-    }
-}
-
 impl Lifetime {
     /// It was never fresh.
-    pub(crate) const GONE: Self = Self {
-        due: Time::ZERO,
-        loaded: Time::ZERO,
-        expires: Time::ZERO,
-        swr: CompactDuration::ZERO,
-        stale: CompactDuration::ZERO,
-        kept: CompactDuration::ZERO,
-        spread_secs: 0.0,
-    };
+    pub(crate) const GONE: Self =
+        Self { due: Time::ZERO, loaded: Time::ZERO, expires: Time::ZERO, spans: Spans::NONE };
 
     /// Fresh for `ttl`, or for ever, and then stale for `swr`.
     pub(crate) fn simple(loaded: Time, ttl: Option<Duration>, swr: Duration) -> Self {
         let expires = ttl.map_or(Time::NEVER, |ttl| loaded + ttl);
-        StaleSpans::new(swr, Duration::ZERO, Duration::ZERO).life(expires, loaded, expires, 0.0)
+        Self { due: expires, loaded, expires, spans: Spans::new(swr, Duration::ZERO, Duration::ZERO) }
     }
 
     /// How a value may be served at `now`, as [`LifetimeRules::state`] with the kind of refresh under which it was stored.
     pub(crate) fn state(&self, now: Time, precisely: impl FnOnce() -> (Time, f64)) -> FreshnessState {
         if now < self.expires {
-            let is_chosen = if self.spread_secs > 0.0 {
+            let is_chosen = if self.spans.spread_secs > 0.0 {
                 let (now, exponential) = precisely();
-                is_early(f64::from(self.spread_secs), self.expires - now, exponential)
+                is_early(f64::from(self.spans.spread_secs), self.expires - now, exponential)
             } else {
                 now >= self.due && !self.is_negative()
             };
@@ -318,7 +314,7 @@ impl Lifetime {
         let (expires, early) = (loaded + new, self.expires - self.due);
         let early = match old {
             // xfetch counts from the expiry.
-            _ if self.spread_secs > 0.0 => early,
+            _ if self.spans.spread_secs > 0.0 => early,
             Some(old) if !old.is_zero() => share_of(new, early.as_secs_f64() / old.as_secs_f64()),
             _ => Duration::ZERO,
         };
@@ -327,38 +323,39 @@ impl Lifetime {
 
     fn negative(loaded: Time, expires: Time) -> Self {
         // Always due: a not-found is no hit.
-        StaleSpans::NOTHING.life(Time::ZERO, loaded, expires, -1.0)
+        Self { due: Time::ZERO, loaded, expires, spans: Spans { spread_secs: -1.0, ..Spans::NONE } }
     }
 
     /// True if the value stands for a not-found.
     pub(crate) fn is_negative(&self) -> bool {
-        self.spread_secs < 0.0
+        self.spans.spread_secs < 0.0
     }
 
     /// From here on it is served only if a load fails.
     pub(crate) fn stale_from(&self) -> Time {
-        self.expires + self.swr.into()
+        self.spans.swr.after(self.expires)
     }
 
     /// From here on it is not served.
     pub(crate) fn gone(&self) -> Time {
-        self.expires + self.stale_for()
+        self.spans.stale.after(self.expires)
     }
 
     /// From here on it is not stored.
     pub(crate) fn kept_until(&self) -> Time {
-        self.expires + self.kept.into()
+        self.spans.kept_until(self.expires)
     }
 
     /// How long it is served after it expires.
     pub(crate) fn stale_for(&self) -> Duration {
-        self.stale.into()
+        self.spans.stale.into()
     }
 
     /// Fresh until `expires`, then stale.
     #[cfg(test)]
     pub(crate) fn until(expires: Time, stale_for: Duration) -> Self {
-        StaleSpans::new(Duration::ZERO, stale_for, Duration::ZERO).life(expires, Time::ZERO, expires, 0.0)
+        let spans = Spans::new(Duration::ZERO, stale_for, Duration::ZERO);
+        Self { due: expires, loaded: Time::ZERO, expires, spans }
     }
 
     /// Makes it stale now.
@@ -384,7 +381,8 @@ pub(crate) struct LifetimeRecord {
 
 impl LifetimeRecord {
     pub(crate) fn new(life: &Lifetime, moment: Time) -> Self {
-        let Lifetime { due, loaded, expires, swr, stale, kept, spread_secs } = *life;
+        let Lifetime { due, loaded, expires, spans } = *life;
+        let Spans { swr, stale, kept, spread_secs } = spans;
         let nanos = |from: Time, to: Time| to.as_nanos().saturating_sub(from.as_nanos());
         let does_expire = expires != Time::NEVER;
         Self {
@@ -399,20 +397,21 @@ impl LifetimeRecord {
     /// The lifetime in this process, in which the moment is `moment`.
     pub(crate) fn resume(&self, moment: Time) -> Lifetime {
         let Self { age_nanos, fresh_nanos, early_nanos, spans: [swr, stale, kept], spread_secs } = *self;
-        let spans = StaleSpans {
+        let spans = Spans {
             swr: CompactDuration(swr),
             stale: CompactDuration(stale),
             kept: CompactDuration(kept),
+            spread_secs,
         };
         let loaded = moment.as_nanos().saturating_sub_signed(age_nanos);
         let at = Time::from_nanos;
         if fresh_nanos == u64::MAX {
-            return spans.life(Time::NEVER, at(loaded), Time::NEVER, spread_secs);
+            return Lifetime { due: Time::NEVER, loaded: at(loaded), expires: Time::NEVER, spans };
         }
         let expires = loaded.saturating_add(fresh_nanos);
         let is_negative = spread_secs < 0.0;
         let due = if is_negative { 0 } else { expires.saturating_sub(early_nanos) };
-        spans.life(at(due), at(loaded), at(expires), spread_secs)
+        Lifetime { due: at(due), loaded: at(loaded), expires: at(expires), spans }
     }
 }
 
@@ -426,6 +425,18 @@ impl CompactDuration {
     /// The number of bits for the exponent of two.
     const EXPONENT_BITS: u32 = 5;
     const MANTISSA_BITS: u32 = u32::BITS - Self::EXPONENT_BITS;
+
+    #[inline]
+    fn nanos(self) -> u64 {
+        let mantissa = self.0 & ((1 << Self::MANTISSA_BITS) - 1);
+        u64::from(mantissa) << (self.0 >> Self::MANTISSA_BITS)
+    }
+
+    /// The moment so long after another one. As a [`Duration`] it would cost twenty instructions more.
+    #[inline]
+    fn after(self, moment: Time) -> Time {
+        Time::from_nanos(moment.as_nanos().saturating_add(self.nanos()))
+    }
 }
 
 impl From<Duration> for CompactDuration {
@@ -439,9 +450,8 @@ impl From<Duration> for CompactDuration {
 }
 
 impl From<CompactDuration> for Duration {
-    fn from(CompactDuration(bits): CompactDuration) -> Self {
-        let mantissa = bits & ((1 << CompactDuration::MANTISSA_BITS) - 1);
-        Self::from_nanos(u64::from(mantissa) << (bits >> CompactDuration::MANTISSA_BITS))
+    fn from(compact: CompactDuration) -> Self {
+        Self::from_nanos(compact.nanos())
     }
 }
 

@@ -193,9 +193,12 @@ pub use answer::{Answer, Reason};
 pub use batch::{BatchLoader, Batching};
 pub use breaker::{Breaker, BreakerState};
 pub use builder::Builder;
-pub use cache::{Cache, CallPermit, Insertion, Validated};
+pub use cache::{Cache, CallPermit, Validated};
 pub use codec::{Codec, RawCodec};
-pub use engine::loader::{CacheMode, LoadedValue, Remainder, RequestOptions, WithoutSource};
+pub use engine::{
+    insertion::Insertion,
+    loader::{CacheMode, LoadedValue, Remainder, RequestOptions, WithoutSource},
+};
 pub use entries::Entries;
 pub use error::{Error, InvalidStrategy};
 pub use freshness::{Lifespan, Refresh};
@@ -215,6 +218,7 @@ pub use store::{
     invalidation::Invalidation,
     limit::{EvictionOrder, Limit},
     policy::{self, Policy, UnknownPolicy},
+    removal::RemovalReason,
     weigh::{Weigh, heap_bytes},
 };
 pub use strategy::{

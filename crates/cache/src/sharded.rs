@@ -9,6 +9,8 @@ use stockade_model::seed::Seed;
 #[derive(Debug)]
 pub(crate) struct Sharded<P> {
     parts: Box<[P]>,
+    /// The bits of a hash that number its part.
+    mask: usize,
     hasher: FixedState,
 }
 
@@ -17,7 +19,7 @@ impl<P> Sharded<P> {
     pub(crate) fn new(seed: Seed, parts: usize, part: impl Fn(usize, &FixedState) -> P) -> Self {
         assert!(parts.is_power_of_two(), "parts are chosen by bits");
         let hasher = FixedState::with_seed(seed.0);
-        Self { parts: (0..parts).map(|number| part(number, &hasher)).collect(), hasher }
+        Self { parts: (0..parts).map(|number| part(number, &hasher)).collect(), mask: parts - 1, hasher }
     }
 
     pub(crate) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
@@ -30,12 +32,12 @@ impl<P> Sharded<P> {
 
     pub(crate) fn number(&self, hash: u64) -> usize {
         // The maps inside a part use the low and the top bits of the same hash.
-        (hash >> 32) as usize & (self.parts.len() - 1)
+        (hash >> 32) as usize & self.mask
     }
 
     /// All parts, starting with this one.
     pub(crate) fn from(&self, number: usize) -> impl Iterator<Item = &P> {
-        let (before, after) = self.parts.split_at(number & (self.parts.len() - 1));
+        let (before, after) = self.parts.split_at(number & self.mask);
         after.iter().chain(before)
     }
 

@@ -18,7 +18,7 @@ use crate::{
     cache::Cache,
     codec::Codec,
     freshness::LifetimeRecord,
-    store::{StoreUpdate, listing::Listing},
+    store::{NewValue, listing::Listing},
 };
 
 /// Writes the entries of a cache, and reads them again.
@@ -177,8 +177,7 @@ where
                 continue;
             };
             let hits_of = (record.hits > 0).then(|| key.clone());
-            let took = Duration::ZERO;
-            store.update(StoreUpdate { key, value, since, took, entry: Some((life, permit)) }, now);
+            store.insert(NewValue { key, value, since, took: Duration::ZERO }, &life, permit, now);
             if let Some(key) = hits_of {
                 store.add_hits(&key, record.hits);
             }

@@ -7,6 +7,7 @@ pub(crate) mod limit;
 pub(crate) mod listing;
 pub mod policy;
 pub(crate) mod refills;
+pub(crate) mod removal;
 pub(crate) mod shard;
 mod tags;
 pub(crate) mod weigh;
@@ -32,7 +33,8 @@ use self::{
     limit::Limit,
     policy::Slot,
     refills::Version,
-    shard::{Entry, InvalidationFilter, LookupResult, NewEntry, RECLAIM_SLICE, RemovedEntries, Shard},
+    removal::{RemovalFn, RemovedEntries, RemovedEntry, report},
+    shard::{InvalidationFilter, LookupResult, NewEntry, RECLAIM_SLICE, Shard},
     tags::{TAG_BYTES, TagHasher, TagsFn},
 };
 use crate::{
@@ -71,6 +73,7 @@ pub(crate) struct Store<K, V> {
     has_end: AtomicBool,
     ghosts: SampledGhosts,
     is_marker: Option<IsMarkerFn<V>>,
+    on_removal: Option<RemovalFn<K, V>>,
     /// Set once, with a file for snapshots.
     journal: OnceLock<JournalFn>,
     /// The seed of the hashes of keys, and that of tags.
@@ -87,11 +90,20 @@ pub(crate) struct StoreConfig<K, V> {
     /// Only with a limit.
     pub(crate) shadow: Option<Shadow>,
     pub(crate) is_marker: Option<IsMarkerFn<V>>,
+    pub(crate) on_removal: Option<RemovalFn<K, V>>,
 }
 
 impl<K, V> Default for StoreConfig<K, V> {
     fn default() -> Self {
-        Self { weigh: None, tags: None, is_held: None, counts_lookups: false, shadow: None, is_marker: None }
+        Self {
+            weigh: None,
+            tags: None,
+            is_held: None,
+            counts_lookups: false,
+            shadow: None,
+            is_marker: None,
+            on_removal: None,
+        }
     }
 }
 
@@ -158,22 +170,30 @@ struct ByteAccount<K, V> {
     reclaims_next: AtomicUsize,
 }
 
-/// A new value for a key. It replaces the stored one.
-pub(crate) struct StoreUpdate<K, V> {
+/// A new value for a key.
+pub(crate) struct NewValue<K, V> {
     pub(crate) key: K,
     pub(crate) value: V,
     /// The sequence number of the last invalidation before its load.
     pub(crate) since: InvalidationSeq,
     /// The duration of its load.
     pub(crate) took: Duration,
-    /// `None`: the value is not stored, and the stored one is removed.
-    pub(crate) entry: Option<(Lifetime, StorePermit)>,
 }
 
 /// The right to store a value of this weight, with its reserved bytes.
 pub(crate) struct StorePermit {
     weight: u32,
     room: Option<ReservedBytes>,
+}
+
+impl StorePermit {
+    /// The value is stored: its bytes are released with the entry.
+    #[inline]
+    fn commit(self) {
+        if let Some(room) = self.room {
+            room.commit();
+        }
+    }
 }
 
 /// Bytes under the [limit](crate::Limit::bytes) that the load of
@@ -223,7 +243,7 @@ pub enum StoreRejection {
 
 impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
     pub(crate) fn new(seed: Seed, limit: Option<&Limit>, config: StoreConfig<K, V>) -> Self {
-        let StoreConfig { weigh, tags, is_held, counts_lookups, shadow, is_marker } = config;
+        let StoreConfig { weigh, tags, is_held, counts_lookups, shadow, is_marker, on_removal } = config;
         let shards = limit::shards(limit);
         let entries = limit.and_then(|limit| limit.entries).unwrap_or(usize::MAX);
         let weight = limit.zip(weigh).and_then(|(limit, weigh)| {
@@ -259,6 +279,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
             has_end: AtomicBool::new(!ghosts.is_none()),
             ghosts,
             is_marker,
+            on_removal,
             journal: OnceLock::new(),
             hash_seeds: [seed, tag_seed],
         }
@@ -402,7 +423,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         let mut room = reserved.unwrap_or_else(|| ReservedBytes::none(&weight.budget));
         room.end_load();
         let mut bytes = self.entry_bytes.saturating_add((weight.weigh)(key, value));
-        bytes = bytes.saturating_add(self.tags(key, value).len() * TAG_BYTES);
+        bytes = bytes.saturating_add(self.tags(key, value).map_or(0, |tags| tags.len() * TAG_BYTES));
         if bytes > weight.budget.max_object {
             return Err(self.refuse(StoreRejection::TooLarge));
         }
@@ -452,61 +473,85 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         why
     }
 
-    /// Stores a value, unless it was invalidated since its load started. A value that is not stored removes the
-    /// stored one: a newer answer must not be followed by an older one.
-    pub(crate) fn update(&self, publication: StoreUpdate<K, V>, now: Time) {
-        let StoreUpdate { key, value, since, took, entry } = publication;
+    /// Stores a value, unless it was invalidated since its load started.
+    pub(crate) fn insert(&self, new: NewValue<K, V>, life: &Lifetime, permit: StorePermit, now: Time) {
+        let NewValue { key, value, since, took } = new;
+        let weight = permit.weight;
         let hash = self.parts.hash(&key);
         let tags = self.tags(&key, &value);
-        if let Some(weight) = &self.weight {
-            self.reclaim(weight, now);
+        let tags = tags.as_deref().unwrap_or_default();
+        if let Some(account) = &self.weight {
+            self.reclaim(account, now);
         }
-        let mut shard = self.parts.part(hash).shard.write();
-        // Checked under the lock: a later invalidation finds the value stored.
-        let newest = self.invalidation_seq();
-        let is_outdated = newest > since && self.invalidations.is_outdated(since, newest, hash, &tags);
-        if is_outdated {
-            drop(shard);
-            self.ghosts.not_stored(hash);
-            self.outdated.fetch_add(1, Relaxed);
-            return;
-        }
-        let Some((life, reserve_for_store)) = entry else {
-            let gone = shard.remove(hash, &key).into_iter().collect();
-            drop(shard);
-            self.ghosts.not_stored(hash);
-            return self.drop_outside(gone);
-        };
-        let weight = reserve_for_store.weight;
         if life.due != Time::NEVER && !self.has_end() {
             self.has_end.store(true, Relaxed);
         }
         let sampled = self.ghosts.may_sample(hash).then(|| {
             let is_marker = self.is_marker.as_ref().is_some_and(|is_marker| is_marker(&value));
-            StoredTimes { life, weight, is_marker }
+            StoredTimes { life: *life, weight, is_marker }
         });
-        let new = NewEntry { hash, key, value, life, weight, tags: &tags };
-        let (gone, is_stored) = shard.insert(new, now);
+        let mut gone = RemovedEntries::new();
+        let mut shard = self.parts.part(hash).shard.write();
+        // Checked under the lock: a later invalidation finds the value stored.
+        if self.is_outdated_now(since, hash, tags) {
+            drop(shard);
+            return self.reject_outdated(hash);
+        }
+        let is_stored = shard.insert(NewEntry { hash, key, value, life, weight, tags }, now, &mut gone);
         // Unlock before removed entries are dropped.
         drop(shard);
         if let Some(stored) = sampled {
             self.ghosts.stored(hash, now, stored, took);
         }
-        if !is_stored {
+        if is_stored {
+            permit.commit();
+        } else {
             // The value took long to arrive, and a younger one is stored.
             self.outdated.fetch_add(1, Relaxed);
-        } else if let Some(room) = reserve_for_store.room {
-            room.commit();
         }
         self.drop_outside(gone);
+    }
+
+    /// Removes the stored value of the key of a value that is not stored, unless that one was invalidated since its load
+    /// started: a newer answer must not be followed by an older one.
+    pub(crate) fn remove_older(&self, new: &NewValue<K, V>, now: Time) {
+        let NewValue { key, value, since, .. } = new;
+        let hash = self.parts.hash(key);
+        let tags = self.tags(key, value);
+        if let Some(weight) = &self.weight {
+            self.reclaim(weight, now);
+        }
+        let mut shard = self.parts.part(hash).shard.write();
+        if self.is_outdated_now(*since, hash, tags.as_deref().unwrap_or_default()) {
+            drop(shard);
+            return self.reject_outdated(hash);
+        }
+        let gone = shard.remove(hash, key);
+        drop(shard);
+        self.ghosts.not_stored(hash);
+        self.drop_outside(gone.into_iter().collect());
+    }
+
+    #[inline]
+    fn is_outdated_now(&self, since: InvalidationSeq, hash: u64, tags: &[u64]) -> bool {
+        let newest = self.invalidation_seq();
+        newest > since && self.invalidations.is_outdated(since, newest, hash, tags)
+    }
+
+    #[cold]
+    fn reject_outdated(&self, hash: u64) {
+        self.ghosts.not_stored(hash);
+        self.outdated.fetch_add(1, Relaxed);
     }
 
     pub(crate) fn tag_names(&self, key: &K, value: &V) -> Vec<String> {
         self.tagging.as_ref().map(|tagging| tagging.names(key, value)).unwrap_or_default()
     }
 
-    fn tags(&self, key: &K, value: &V) -> TagHashes {
-        self.tagging.as_ref().map(|tagging| tagging.hashes(key, value)).unwrap_or_default()
+    /// `None`: values have no tags.
+    #[inline]
+    fn tags(&self, key: &K, value: &V) -> Option<TagHashes> {
+        self.tagging.as_ref().map(|tagging| tagging.hashes(key, value))
     }
 
     /// Counts further hits of an entry for the policy.
@@ -529,7 +574,12 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         value: &V,
     ) -> bool {
         requested > began
-            && self.invalidations.is_outdated(began, requested, self.parts.hash(key), &self.tags(key, value))
+            && self.invalidations.is_outdated(
+                began,
+                requested,
+                self.parts.hash(key),
+                self.tags(key, value).as_deref().unwrap_or_default(),
+            )
     }
 
     /// Rejects the values of loads of a key that are in flight.
@@ -630,10 +680,21 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         self.write(key, |shard, hash| shard.throttle(hash, key, now, until));
     }
 
+    /// Drops removed entries.
+    #[inline]
     fn drop_outside(&self, gone: RemovedEntries<K, V>) {
-        match &self.weight {
-            Some(weight) => weight.discard(gone),
-            None => drop(gone),
+        if (self.on_removal.is_some() || self.weight.is_some()) && !gone.is_empty() {
+            self.report_and_release(gone);
+        }
+    }
+
+    #[inline(never)]
+    fn report_and_release(&self, gone: RemovedEntries<K, V>) {
+        if let Some(listener) = &self.on_removal {
+            report(listener, &gone);
+        }
+        if let Some(weight) = &self.weight {
+            weight.discard(gone);
         }
     }
 
@@ -677,6 +738,9 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
             let Some(evicted) = parts.find_map(|part| part.shard.write().evict()) else {
                 return EvictionProgress::Blocked;
             };
+            if let Some(listener) = &self.on_removal {
+                report(listener, std::slice::from_ref(&evicted));
+            }
             if let Some(evicted) = weight.unless_held(evicted) {
                 let freed = evicted.weight as usize;
                 room.drop_and_take(evicted, freed);
@@ -695,7 +759,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
             if let Some(part) = self.parts.from(weight.reclaims_next.fetch_add(1, Relaxed)).next() {
                 part.shard.write().reclaim_step(now, &mut gone);
             }
-            weight.discard(gone);
+            self.drop_outside(gone);
         }
     }
 
@@ -772,7 +836,7 @@ impl<K, V> ByteAccount<K, V> {
     }
 
     /// Keeps an entry that is held; otherwise returns it.
-    fn unless_held(&self, entry: Entry<K, V>) -> Option<Entry<K, V>> {
+    fn unless_held(&self, entry: RemovedEntry<K, V>) -> Option<RemovedEntry<K, V>> {
         match &self.held {
             Some(held) => held.keep(entry),
             None => Some(entry),
@@ -788,7 +852,7 @@ impl<K, V> ByteAccount<K, V> {
 
     fn release(&self, gone: RemovedEntries<K, V>) {
         let bytes = gone.iter().map(|entry| entry.weight as usize).sum();
-        ReservedBytes::none(&self.budget).drop_and_take(gone, bytes);
+        self.budget.drop_and_release(gone, bytes);
     }
 }
 

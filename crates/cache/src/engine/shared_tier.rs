@@ -14,7 +14,7 @@ use crate::{
     error::Error,
     freshness::{FreshnessState, RemoteTimes},
     store::{
-        StoreUpdate,
+        NewValue,
         invalidation::{Invalidation, InvalidationSeq},
         shard::LookupResult,
     },
@@ -236,10 +236,11 @@ where
         if here.is_some_and(|here| here >= loaded.at) {
             return;
         }
-        if let Ok(permit) = self.store.reserve_for_store(key, &loaded.value, None) {
+        if let Some(life) = loaded.life
+            && let Ok(permit) = self.store.reserve_for_store(key, &loaded.value, None)
+        {
             let (key, value, since, took) = (key.clone(), loaded.value.clone(), loaded.since, loaded.took);
-            let entry = loaded.life.map(|life| (life, permit));
-            self.store.update(StoreUpdate { key, value, since, took, entry }, now);
+            self.store.insert(NewValue { key, value, since, took }, &life, permit, now);
         }
     }
 

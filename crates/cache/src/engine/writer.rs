@@ -17,7 +17,7 @@ use crate::{
     coalesce::KeyGuard,
     error::Error,
     stats::Counters,
-    store::{Store, StorePermit, StoreUpdate, refills::Version},
+    store::{NewValue, Store, StorePermit, refills::Version},
     strategy,
 };
 
@@ -35,8 +35,11 @@ pub(crate) struct Write<K: Hash + Eq + Clone, V: Clone> {
 impl<K: Hash + Eq + Clone, V: Clone> Write<K, V> {
     fn execute(self, store: &Store<K, V>) {
         let Loaded { value, life, at, took, since, .. } = self.loaded;
-        let entry = life.zip(self.permit);
-        store.update(StoreUpdate { key: self.key, value, since, took, entry }, at);
+        let new = NewValue { key: self.key, value, since, took };
+        match life.zip(self.permit) {
+            Some((life, permit)) => store.insert(new, &life, permit, at),
+            None => store.remove_older(&new, at),
+        }
         // Free the key after the store: a request that finds it free has to find the value.
         drop((self.key_guard, self.claim, self.pending_work));
     }

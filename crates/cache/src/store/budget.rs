@@ -56,6 +56,13 @@ impl ByteBudget {
         }
     }
 
+    /// Drops removed entries and releases their bytes.
+    pub(crate) fn drop_and_release<T>(&self, left: T, bytes: usize) {
+        let freed = FreedBytes { budget: self, bytes };
+        drop(left);
+        drop(freed);
+    }
+
     /// Wakes tasks that wait for bytes.
     fn notify_waiters(&self) {
         if self.waiting.load(Ordering::SeqCst) > 0 {
@@ -157,6 +164,18 @@ impl Drop for WaitCount<'_> {
     }
 }
 
+/// Bytes of removed entries. They are released even if the drop of an entry panics.
+struct FreedBytes<'a> {
+    budget: &'a ByteBudget,
+    bytes: usize,
+}
+
+impl Drop for FreedBytes<'_> {
+    fn drop(&mut self) {
+        self.budget.release(self.bytes);
+    }
+}
+
 /// Bytes reserved for a load, for a value until it is stored, or for an entry until it is dropped.
 #[derive(Debug)]
 pub(crate) struct ReservedBytes {
@@ -168,12 +187,7 @@ pub(crate) struct ReservedBytes {
 
 impl ReservedBytes {
     pub(crate) fn none(budget: &Arc<ByteBudget>) -> Self {
-        Self::of(budget, 0)
-    }
-
-    /// For bytes that a removed entry has released.
-    pub(crate) fn of(budget: &Arc<ByteBudget>, bytes: usize) -> Self {
-        Self { budget: Arc::clone(budget), bytes, reserved_for_loads: 0 }
+        Self { budget: Arc::clone(budget), bytes: 0, reserved_for_loads: 0 }
     }
 
     /// Counts these bytes as reserved for a load. Returns false if loads have reserved too much.
@@ -209,7 +223,7 @@ impl ReservedBytes {
 
     /// Drops removed entries and takes over their bytes.
     pub(crate) fn drop_and_take<T>(&mut self, left: T, bytes: usize) {
-        let mut freed = Self::of(&self.budget, bytes);
+        let mut freed = FreedBytes { budget: &self.budget, bytes };
         drop(left);
         self.bytes += std::mem::take(&mut freed.bytes);
     }

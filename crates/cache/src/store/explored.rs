@@ -37,20 +37,12 @@ fn insert(store: &Store<u8, u8>, key: u8, value: u8, reserved: Option<ReservedBy
     match store.reserve_for_store(&key, &value, reserved) {
         Ok(reserve_for_store) => {
             let (life, since) = (Lifetime::until(Time::NEVER, Duration::ZERO), store.invalidation_seq());
-            store.update(
-                StoreUpdate {
-                    key,
-                    value,
-                    since,
-                    took: Duration::ZERO,
-                    entry: Some((life, reserve_for_store)),
-                },
-                Time::ZERO,
-            );
+            let new = NewValue { key, value, since, took: Duration::ZERO };
+            store.insert(new, &life, reserve_for_store, Time::ZERO);
         }
         Err(_) => {
             let since = store.invalidation_seq();
-            store.update(StoreUpdate { key, value, since, took: Duration::ZERO, entry: None }, Time::ZERO);
+            store.remove_older(&NewValue { key, value, since, took: Duration::ZERO }, Time::ZERO);
         }
     }
 }
@@ -130,11 +122,8 @@ fn value_loaded_before_an_invalidation_is_not_found_after_it() {
                     let value = if since == 0 { BEFORE } else { AFTER };
                     let reserve_for_store = store.reserve_for_store(&0, &value, None).expect("there is room");
                     let life = Lifetime::until(Time::NEVER, Duration::ZERO);
-                    let entry = Some((life, reserve_for_store));
-                    store.update(
-                        StoreUpdate { key: 0, value, since, took: Duration::ZERO, entry },
-                        Time::ZERO,
-                    );
+                    let new = NewValue { key: 0, value, since, took: Duration::ZERO };
+                    store.insert(new, &life, reserve_for_store, Time::ZERO);
                 })
             };
             let invalidate: Box<dyn FnOnce() + Send> = {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::{
     limit::Limit,
-    shard::{Entry, RemovedEntries},
+    removal::{RemovedEntries, RemovedEntry},
 };
 use crate::sync::{AtomicUsize, Lock, Ordering};
 
@@ -16,7 +16,7 @@ const EXAMINED_AT_ONCE: usize = 4;
 
 pub(crate) struct HeldEntries<K, V> {
     is_held: IsHeldFn<V>,
-    entries: Lock<VecDeque<Entry<K, V>>>,
+    entries: Lock<VecDeque<RemovedEntry<K, V>>>,
     bytes: AtomicUsize,
     /// From as many bytes on, no entry is evicted: that might free nothing.
     bytes_max: usize,
@@ -43,7 +43,7 @@ impl<K, V> HeldEntries<K, V> {
     }
 
     /// Keeps an entry that is in use; otherwise returns it.
-    pub(crate) fn keep(&self, entry: Entry<K, V>) -> Option<Entry<K, V>> {
+    pub(crate) fn keep(&self, entry: RemovedEntry<K, V>) -> Option<RemovedEntry<K, V>> {
         if !(self.is_held)(&entry.value) {
             return Some(entry);
         }

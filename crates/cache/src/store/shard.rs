@@ -1,11 +1,10 @@
 //! One part of the store: entries, their eviction policy and their refills. It decides; it has no lock and never
 //! awaits.
 
-use std::{borrow::Borrow, cmp::Reverse, collections::BinaryHeap, hash::Hash, num::NonZeroU32};
+use std::{borrow::Borrow, cmp::Reverse, collections::BinaryHeap, hash::Hash, mem::replace, num::NonZeroU32};
 
 use foldhash::quality::FixedState;
 use hashbrown::HashTable;
-use smallvec::SmallVec;
 use stockade_model::time::Time;
 
 use super::{
@@ -13,15 +12,13 @@ use super::{
     limit::{Limit, LimitBounds},
     policy::{Listed, Policy, PolicyData, PolicyEntries, PolicyInstance, Slot},
     refills::{Refills, Version},
+    removal::{RemovalReason, RemovedEntries, RemovedEntry},
     tags::TagIndex,
 };
 use crate::{
-    freshness::Lifetime,
+    freshness::{Lifetime, Spans},
     shadow::{StoredTimes, first_policy},
 };
-
-/// Removed entries. They are dropped after the lock is released.
-pub(crate) type RemovedEntries<K, V> = SmallVec<[Entry<K, V>; 2]>;
 
 /// Entries that one store removes at most while it reclaims.
 pub(crate) const RECLAIM_SLICE: usize = 32;
@@ -50,6 +47,7 @@ pub(crate) struct Shard<K, V> {
     /// The maximum number of entries.
     ceiling: LimitBounds,
     sweep: ExpirySweep,
+    spans: SpanTable,
     stores: u64,
     evicted_size: u64,
     has_refills: bool,
@@ -64,18 +62,48 @@ pub(crate) struct Shard<K, V> {
     room: usize,
 }
 
-/// A stored entry. Fields are in the order of use: a hit ends with the policy's mark.
+/// A stored entry: a cache line if key and value are numbers or pointers. Fields are in the order of use: a hit ends with
+/// the policy's mark. The [`Lifetime`] is here without its spans.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct Entry<K, V> {
-    pub(crate) key: K,
-    pub(crate) value: V,
-    life: Lifetime,
+struct Entry<K, V> {
+    key: K,
+    value: V,
+    due: Time,
+    loaded: Time,
     policy_data: PolicyData,
     version: NonZeroU32,
     short_hash: u32,
     /// In bytes, with a limit in bytes.
-    pub(crate) weight: u32,
+    weight: u32,
+    expires: Time,
+}
+
+/// The spans of the entry in each slot. Empty as long as no entry has any.
+#[derive(Debug, Default)]
+struct SpanTable(Vec<Spans>);
+
+impl SpanTable {
+    #[inline]
+    fn get(&self, slot: Slot) -> Spans {
+        self.0.get(slot as usize).copied().unwrap_or(Spans::NONE)
+    }
+
+    #[inline]
+    fn set(&mut self, slot: Slot, spans: Spans) {
+        if let Some(there) = self.0.get_mut(slot as usize) {
+            *there = spans;
+        } else if spans != Spans::NONE {
+            self.0.resize(slot as usize, Spans::NONE);
+            self.0.push(spans);
+        }
+    }
+
+    /// Releases the memory of the slots from `slots` on, but for `capacity`.
+    fn shrink(&mut self, slots: usize, capacity: usize) {
+        self.0.truncate(slots);
+        self.0.shrink_to(capacity);
+    }
 }
 
 /// An entry outside of the store.
@@ -90,7 +118,7 @@ pub(crate) struct NewEntry<'a, K, V> {
     pub(crate) hash: u64,
     pub(crate) key: K,
     pub(crate) value: V,
-    pub(crate) life: Lifetime,
+    pub(crate) life: &'a Lifetime,
     pub(crate) weight: u32,
     pub(crate) tags: &'a [u64],
 }
@@ -116,7 +144,7 @@ impl ExpirySweep {
     fn next(&mut self, slots: usize) -> Slot {
         if self.at as usize >= slots {
             self.at = 0;
-            self.earliest = std::mem::replace(&mut self.earliest_next, Time::NEVER);
+            self.earliest = replace(&mut self.earliest_next, Time::NEVER);
         }
         self.at += 1;
         self.at - 1
@@ -217,9 +245,10 @@ impl<K, V> PolicyEntries for Vec<Option<Entry<K, V>>> {
 }
 
 impl<K, V> Shard<K, V> {
-    /// Bytes of an entry beside those that its key and value own: its slot, and its share of the index, which is
+    /// Bytes of an entry beside those that its key and value own: its slot, its spans, and its share of the index, which is
     /// between seven sixteenths and seven eighths full.
-    pub(crate) const ENTRY_BYTES: usize = size_of::<Option<Entry<K, V>>>() + 2 * (size_of::<Slot>() + 1);
+    pub(crate) const ENTRY_BYTES: usize =
+        size_of::<Option<Entry<K, V>>>() + size_of::<Spans>() + 2 * (size_of::<Slot>() + 1);
 }
 
 impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
@@ -241,6 +270,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             room,
             ceiling: LimitBounds::new(entries_max, reclaim),
             sweep: ExpirySweep::default(),
+            spans: SpanTable::default(),
             stores: 0,
             evicted_size: 0,
             has_refills: false,
@@ -265,11 +295,11 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         K: Borrow<Q>,
     {
         let Some((slot, entry)) = self.find(hash, key) else { return Err(None) };
-        if now >= entry.life.due {
+        if now >= entry.due {
             return Err(Some(slot));
         }
         self.policy.on_hit(slot, &entry.policy_data);
-        Ok((entry.value.clone(), entry.life.loaded))
+        Ok((entry.value.clone(), entry.loaded))
     }
 
     #[cold]
@@ -283,13 +313,13 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         K: Borrow<Q>,
     {
         let Some(entry) = &self.entries[slot as usize] else { return LookupResult::Missing { version: 0 } };
-        let version = entry.version.get();
-        if now >= entry.life.kept_until() {
+        let (version, life) = (entry.version.get(), self.life(slot, entry));
+        if now >= life.kept_until() {
             return LookupResult::Missing { version };
         }
         self.policy.on_hit(slot, &entry.policy_data);
         let is_throttled = self.has_refills && self.refills.is_throttled(key, now);
-        LookupResult::Aged(AgedEntry { value: entry.value.clone(), life: entry.life, version, is_throttled })
+        LookupResult::Aged(AgedEntry { value: entry.value.clone(), life, version, is_throttled })
     }
 
     pub(crate) fn look_up<Q: Hash + Eq + ?Sized>(&self, hash: u64, key: &Q, now: Time) -> LookupResult<V>
@@ -308,8 +338,14 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     where
         K: Borrow<Q>,
     {
-        let (_, entry) = self.find(hash, key)?;
-        (now < entry.life.kept_until()).then(|| (entry.value.clone(), entry.life))
+        let (slot, entry) = self.find(hash, key)?;
+        let life = self.life(slot, entry);
+        (now < life.kept_until()).then(|| (entry.value.clone(), life))
+    }
+
+    fn life(&self, slot: Slot, entry: &Entry<K, V>) -> Lifetime {
+        let &Entry { due, loaded, expires, .. } = entry;
+        Lifetime { due, loaded, expires, spans: self.spans.get(slot) }
     }
 
     pub(crate) fn version(&self, hash: u64, key: &K) -> Version {
@@ -331,74 +367,85 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     where
         K: Borrow<Q>,
     {
-        let (_, entry) = self.find(hash, key)?;
+        let (slot, entry) = self.find(hash, key)?;
         let is_marker = is_marker.is_some_and(|is_marker| is_marker(&entry.value));
-        Some(StoredTimes { life: entry.life, weight: entry.weight, is_marker })
+        Some(StoredTimes { life: self.life(slot, entry), weight: entry.weight, is_marker })
     }
 
-    /// Stores a value, and ends the key's claim and episode. Returns removed entries; false if the stored value is
-    /// younger and the new one is among the removed.
-    pub(crate) fn insert(&mut self, new: NewEntry<'_, K, V>, now: Time) -> (RemovedEntries<K, V>, bool) {
+    /// Stores a value, and ends the key's claim and episode. Adds removed entries to `gone`. Returns false if the stored
+    /// value is younger, and the new one is among the removed.
+    #[inline]
+    pub(crate) fn insert(
+        &mut self,
+        new: NewEntry<'_, K, V>,
+        now: Time,
+        gone: &mut RemovedEntries<K, V>,
+    ) -> bool {
         let NewEntry { hash, key, value, life, weight, tags } = new;
-        let mut gone = RemovedEntries::new();
         if now >= self.sweep.earliest {
-            self.sweep(SWEEP_SLICE, now, &mut gone);
+            self.sweep(SWEEP_SLICE, now, gone);
         }
-        let found = self.find(hash, &key).map(|(slot, there)| (slot, there.life.loaded > life.loaded));
-        let (short_hash, policy_data) = (shorten(hash), PolicyData::default());
+        let found = self.find(hash, &key).map(|(slot, there)| (slot, there.loaded > life.loaded));
         if let Some((_, true)) = found {
-            gone.push(Entry {
-                key,
-                value,
-                life,
-                policy_data,
-                version: NonZeroU32::MAX,
-                short_hash,
-                weight: 0,
-            });
-            return (gone, false);
+            gone.push(RemovedEntry { key, value, weight: 0, reason: None });
+            return false;
         }
         self.end_refill(&key);
         self.stores += 1;
         let version = version(self.stores);
-        if let Some((slot, _)) = found {
-            self.sweep.register(life.kept_until());
-            self.retag(slot, tags);
-            let entry = Entry { key, value, life, policy_data, version, short_hash, weight };
-            let mut old = self.entries[slot as usize].replace(entry);
-            if let (Some(old), Some(new)) = (&mut old, &mut self.entries[slot as usize]) {
-                std::mem::swap(&mut old.policy_data, &mut new.policy_data);
-            }
-            self.policy.on_update(&mut self.entries, slot);
-            gone.extend(old);
-            return (gone, true);
-        }
-        self.make_room(now, &mut gone);
-        self.sweep.register(life.kept_until());
-        let slot = if let Some(slot) = self.vacant_slot() {
-            slot
-        } else {
-            self.entries.push(None);
-            Slot::try_from(self.entries.len() - 1).expect("memory ends before the numbers do")
+        let &Lifetime { due, loaded, expires, spans } = life;
+        let slot = match found {
+            Some((slot, _)) => slot,
+            None => self.take_slot(now, gone),
         };
-        self.retag(slot, tags);
-        let entry = Entry { key, value, life, policy_data, version, short_hash, weight };
-        self.entries[slot as usize] = Some(entry);
-        self.index.insert_unique(lengthen(short_hash), slot, rehash(&self.entries));
-        self.policy.on_insert(&mut self.entries, slot);
-        (gone, true)
+        self.sweep.register(life.kept_until());
+        self.spans.set(slot, spans);
+        if let Some(index) = &mut self.tags {
+            index.set(slot, tags);
+        }
+        match &mut self.entries[slot as usize] {
+            Some(entry) => {
+                gone.push(RemovedEntry {
+                    key: replace(&mut entry.key, key),
+                    value: replace(&mut entry.value, value),
+                    weight: replace(&mut entry.weight, weight),
+                    reason: Some(RemovalReason::Replaced),
+                });
+                (entry.due, entry.loaded, entry.expires, entry.version) = (due, loaded, expires, version);
+                self.policy.on_update(&mut self.entries, slot);
+            }
+            vacant => {
+                let (short_hash, policy_data) = (shorten(hash), PolicyData::default());
+                let entry =
+                    Entry { key, value, due, loaded, policy_data, version, short_hash, weight, expires };
+                *vacant = Some(entry);
+                self.index.insert_unique(lengthen(short_hash), slot, rehash(&self.entries));
+                self.policy.on_insert(&mut self.entries, slot);
+            }
+        }
+        true
+    }
+
+    /// A vacant slot for a new entry, within the limit.
+    #[inline]
+    fn take_slot(&mut self, now: Time, gone: &mut RemovedEntries<K, V>) -> Slot {
+        if let Some(slot) = self.make_room(now, gone).or_else(|| self.vacant_slot()) {
+            return slot;
+        }
+        self.entries.push(None);
+        Slot::try_from(self.entries.len() - 1).expect("memory ends before the numbers do")
     }
 
     /// Removes an entry, and ends the key's claim and episode.
-    pub(crate) fn remove(&mut self, hash: u64, key: &K) -> Option<Entry<K, V>> {
+    pub(crate) fn remove(&mut self, hash: u64, key: &K) -> Option<RemovedEntry<K, V>> {
         self.end_refill(key);
         let (slot, _) = self.find(hash, key)?;
-        self.remove_slot(slot)
+        self.remove_slot(slot, RemovalReason::Invalidated)
     }
 
-    fn remove_slot(&mut self, slot: Slot) -> Option<Entry<K, V>> {
+    fn remove_slot(&mut self, slot: Slot, reason: RemovalReason) -> Option<RemovedEntry<K, V>> {
         self.policy.on_remove(&mut self.entries, slot);
-        self.take_entry(slot)
+        self.vacate(slot, reason)
     }
 
     /// Invalidates the entry of a key. Returns true if there was one.
@@ -463,30 +510,36 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         now: Time,
         gone: &mut RemovedEntries<K, V>,
     ) -> bool {
-        let Some(Some(entry)) = self.entries.get_mut(slot as usize) else { return false };
-        let is_of_use = entry.life.kept_until() > entry.life.expires && !entry.life.is_negative();
+        let Some(Some(entry)) = self.entries.get(slot as usize) else { return false };
+        let mut life = self.life(slot, entry);
+        let is_of_use = life.kept_until() > life.expires && !life.is_negative();
         if how == Invalidation::Soft && is_of_use {
-            entry.life.expire(now);
             // A load that failed may succeed after the change.
             self.refills.lift_throttle(&entry.key);
-            self.sweep.register(entry.life.kept_until());
+            life.expire(now);
+            self.sweep.register(life.kept_until());
+            if let Some(entry) = &mut self.entries[slot as usize] {
+                (entry.due, entry.expires) = (life.due, life.expires);
+            }
         } else {
-            gone.extend(self.remove_slot(slot));
+            gone.extend(self.remove_slot(slot, RemovalReason::Invalidated));
         }
         true
     }
 
-    fn retag(&mut self, slot: Slot, tags: &[u64]) {
-        if let Some(index) = &mut self.tags {
-            index.set(slot, tags);
-        }
+    /// Removes the entry that the policy chooses.
+    pub(crate) fn evict(&mut self) -> Option<RemovedEntry<K, V>> {
+        let slot = self.choose()?;
+        self.vacate(slot, RemovalReason::Evicted)
     }
 
-    /// Removes the entry that the policy chooses.
-    pub(crate) fn evict(&mut self) -> Option<Entry<K, V>> {
+    /// The slot of the entry that the policy chooses and forgets.
+    #[expect(clippy::inline_always, reason = "fourteen instructions of each store into a full cache")]
+    #[inline(always)]
+    fn choose(&mut self) -> Option<Slot> {
         let slot = self.policy.evict(&mut self.entries)?;
         self.evicted_size += 1;
-        self.take_entry(slot)
+        Some(slot)
     }
 
     /// Starts the change to another eviction policy.
@@ -509,8 +562,9 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         }
     }
 
-    /// Makes room for one more entry.
-    fn make_room(&mut self, now: Time, gone: &mut RemovedEntries<K, V>) {
+    /// Makes room for one more entry. Returns the slot of the last one that was evicted for it.
+    #[inline]
+    fn make_room(&mut self, now: Time, gone: &mut RemovedEntries<K, V>) -> Option<Slot> {
         let LimitBounds { max, reclaim_to } = self.ceiling;
         if self.len() >= max && reclaim_to < max && !self.is_reclaiming {
             self.is_reclaiming = true;
@@ -524,11 +578,20 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             }
             self.is_reclaiming = self.len() > reclaim_to;
         }
-        while self.len() >= max
+        while self.len() > max
             && let Some(entry) = self.evict()
         {
             gone.push(entry);
         }
+        if self.len() < max {
+            return None;
+        }
+        let slot = self.choose()?;
+        // Not `extend`, which costs forty instructions.
+        if let Some(entry) = self.take_entry(slot, RemovalReason::Evicted) {
+            gone.push(entry);
+        }
+        Some(slot)
     }
 
     /// Removes expired entries among the next `slots` slots. Returns the number of slots examined.
@@ -539,26 +602,34 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             let slot = self.sweep.next(self.entries.len());
             let Some(entry) = self.entries.get(slot as usize) else { return slots };
             let Some(entry) = entry else { continue };
-            let gone_from = entry.life.kept_until();
+            let gone_from = self.spans.get(slot).kept_until(entry.expires);
             if now < gone_from {
                 self.sweep.keep(gone_from);
             } else {
                 self.evicted_expired += 1;
-                gone.extend(self.remove_slot(slot));
+                gone.extend(self.remove_slot(slot, RemovalReason::Expired));
             }
         }
         seen
     }
 
-    /// Removes an entry that the policy has forgotten.
-    fn take_entry(&mut self, slot: Slot) -> Option<Entry<K, V>> {
-        let entry = self.entries[slot as usize].take()?;
+    /// Removes an entry that the policy has forgotten. The slot stays with the caller.
+    #[expect(clippy::inline_always, reason = "ten instructions of each store into a full cache")]
+    #[inline(always)]
+    fn take_entry(&mut self, slot: Slot, reason: RemovalReason) -> Option<RemovedEntry<K, V>> {
+        let Entry { key, value, short_hash, weight, .. } = self.entries[slot as usize].take()?;
         if let Some(tags) = &mut self.tags {
             tags.remove(slot);
         }
-        if let Ok(listed) = self.index.find_entry(lengthen(entry.short_hash), |&listed| listed == slot) {
+        if let Ok(listed) = self.index.find_entry(lengthen(short_hash), |&listed| listed == slot) {
             listed.remove();
         }
+        Some(RemovedEntry { key, value, weight, reason: Some(reason) })
+    }
+
+    /// Removes an entry that the policy has forgotten, and makes its slot vacant.
+    fn vacate(&mut self, slot: Slot, reason: RemovalReason) -> Option<RemovedEntry<K, V>> {
+        let entry = self.take_entry(slot, reason)?;
         self.vacant.push(Reverse(slot));
         while let Some(None) = self.entries.last() {
             self.entries.pop();
@@ -581,6 +652,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         let needed = 2 * self.entries.len().max(self.room).max(CAPACITY_MIN);
         if 2 * needed < self.entries.capacity() {
             self.entries.shrink_to(needed);
+            self.spans.shrink(self.entries.len(), needed);
             let entries = &self.entries;
             self.vacant.retain(|Reverse(slot)| matches!(entries.get(*slot as usize), Some(None)));
             self.vacant.shrink_to(needed);
@@ -647,9 +719,13 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
 
     /// A copy of the entry in a slot, unless it is not to be served any more.
     pub(crate) fn copy(&self, slot: Slot, now: Time) -> Option<EntryCopy<K, V>> {
-        let entry =
-            self.entries.get(slot as usize)?.as_ref().filter(|entry| now < entry.life.kept_until())?;
-        Some(EntryCopy { key: entry.key.clone(), value: entry.value.clone(), life: entry.life })
+        let entry = self.entries.get(slot as usize)?.as_ref()?;
+        let life = self.life(slot, entry);
+        (now < life.kept_until()).then(|| EntryCopy {
+            key: entry.key.clone(),
+            value: entry.value.clone(),
+            life,
+        })
     }
 
     /// Counts further hits of an entry for the policy.

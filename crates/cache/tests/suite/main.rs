@@ -17,6 +17,7 @@ mod own_times;
 #[cfg(feature = "redis")]
 mod redis;
 mod refresh;
+mod removals;
 mod snapshots;
 mod spans;
 mod strategies;

@@ -34,6 +34,7 @@ impl FifoQueue {
     }
 
     /// Appends an entry that is in no queue.
+    #[inline]
     pub(super) fn push(&mut self, entries: &mut impl PolicyEntries, slot: Slot) {
         entries.data(slot).links = QueueLinks { older: self.newest, newer: NONE };
         match some(self.newest) {
@@ -45,6 +46,7 @@ impl FifoQueue {
     }
 
     /// Removes an entry that is in this queue.
+    #[inline]
     pub(super) fn remove(&mut self, entries: &mut impl PolicyEntries, slot: Slot) {
         let QueueLinks { older, newer } = entries.data(slot).links;
         match some(older) {

@@ -23,6 +23,7 @@ impl EvictionPolicy for Sieve {
     const SUMMARY: &'static str =
         "the oldest entry that was not requested since the hand last passed it (Zhang et al., NSDI 2024)";
 
+    #[inline]
     fn on_insert(&mut self, entries: &mut impl PolicyEntries, slot: Slot) {
         self.queue.push(entries, slot);
     }
@@ -34,6 +35,7 @@ impl EvictionPolicy for Sieve {
         self.queue.remove(entries, slot);
     }
 
+    #[inline]
     fn evict(&mut self, entries: &mut impl PolicyEntries) -> Option<Slot> {
         let mut at = self.hand.or(self.queue.oldest())?;
         loop {

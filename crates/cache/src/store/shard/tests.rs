@@ -28,15 +28,16 @@ fn tag(value: u32) -> u64 {
 
 const TAGS: [[u64; 1]; 2] = [[0], [1]];
 
-fn new(key: u8, value: u32, expires: Time, stale_for: Duration) -> NewEntry<'static, u8, u32> {
-    NewEntry {
-        hash: hash(key),
-        key,
-        value,
-        life: Lifetime::until(expires, stale_for),
-        weight: 1,
-        tags: &TAGS[value as usize % 2],
-    }
+fn until(expires: Time) -> Lifetime {
+    Lifetime::until(expires, Duration::ZERO)
+}
+
+fn new(key: u8, value: u32, life: &Lifetime) -> NewEntry<'_, u8, u32> {
+    NewEntry { hash: hash(key), key, value, life, weight: 1, tags: &TAGS[value as usize % 2] }
+}
+
+fn new_plain(key: u32, life: &Lifetime, weight: u32) -> NewEntry<'_, u32, u32> {
+    NewEntry { hash: u64::from(key), key, value: 0, life, weight, tags: &[] }
 }
 
 impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
@@ -55,7 +56,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             let found = self.index.find(lengthen(entry.short_hash), |&listed| listed == slot);
             assert!(found.is_some(), "a listed entry is found by its hash");
             assert!(
-                self.sweep.earliest <= entry.life.kept_until(),
+                self.sweep.earliest <= self.life(slot, entry).kept_until(),
                 "the sweep resumes before the first expiry"
             );
         }
@@ -153,7 +154,8 @@ proptest! {
                     value += 1;
                     let expires = ttl_ms.map_or(Time::NEVER, |ttl| at(now + ttl));
                     let old = model.remove(&key);
-                    gone = shard.insert(new(key, value, expires, stale_for), at(now)).0;
+                    let life = Lifetime::until(expires, stale_for);
+                    shard.insert(new(key, value, &life), at(now), &mut gone);
                     if let Some((old, _)) = old {
                         prop_assert!(gone.iter().any(|entry| (entry.key, entry.value) == (key, old)));
                         gone.retain(|entry| entry.key != key);
@@ -187,7 +189,9 @@ proptest! {
                 Step::Purge => {
                     shard.start_purge();
                     shard.reclaim_step(at(now), &mut gone);
-                    let is_expired = |entry: &Entry<u8, u32>| at(now) >= entry.life.kept_until();
+                    let is_expired = |entry: &RemovedEntry<u8, u32>| {
+                        model.get(&entry.key).is_some_and(|(_, expires)| at(now) >= *expires + stale_for)
+                    };
                     prop_assert!(gone.iter().all(is_expired) || gone.len() == 1);
                 }
                 Step::Advance(ms) => now += ms,
@@ -211,10 +215,13 @@ fn a_value_is_fresh_until_it_expires() {
     };
     let mut shard = shard(None);
     assert_eq!(seen(&shard, 0), Err(0));
-    assert!(shard.insert(new(7, 1, at(10), Duration::ZERO), at(0)).0.is_empty());
+    let mut gone = RemovedEntries::new();
+    shard.insert(new(7, 1, &until(at(10))), at(0), &mut gone);
+    assert!(gone.is_empty());
     assert_eq!(seen(&shard, 9), Ok(1));
     assert_eq!(seen(&shard, 10), Err(1));
-    assert_eq!(shard.insert(new(7, 2, Time::NEVER, Duration::ZERO), at(10)).0[0].value, 1);
+    shard.insert(new(7, 2, &until(Time::NEVER)), at(10), &mut gone);
+    assert_eq!(gone[0].value, 1);
     assert_eq!(seen(&shard, 1_000_000), Ok(2));
 }
 
@@ -223,7 +230,7 @@ fn a_version_is_claimed_once() {
     let mut shard = shard(None);
     assert!(shard.claim(hash(7), &7, 0));
     assert!(!shard.claim(hash(7), &7, 0), "claimed already");
-    shard.insert(new(7, 1, at(10), Duration::ZERO), at(0));
+    shard.insert(new(7, 1, &until(at(10))), at(0), &mut RemovedEntries::new());
     assert!(!shard.claim(hash(7), &7, 0), "published meanwhile");
     assert!(shard.claim(hash(7), &7, 1));
     shard.unclaim(&7, 0);
@@ -239,17 +246,7 @@ fn a_version_is_claimed_once() {
 fn stores_remove_expired_entries() {
     let mut shard: Shard<u32, u32> = Shard::new(&FixedState::with_seed(1), None, usize::MAX, false);
     let store = |shard: &mut Shard<u32, u32>, key: u32, expires, now| {
-        shard.insert(
-            NewEntry {
-                hash: u64::from(key),
-                key,
-                value: 0,
-                life: Lifetime::until(expires, Duration::ZERO),
-                weight: 0,
-                tags: &[],
-            },
-            now,
-        );
+        shard.insert(new_plain(key, &until(expires), 0), now, &mut RemovedEntries::new());
     };
     for key in 0..1_000 {
         store(&mut shard, key, at(10), at(0));
@@ -271,17 +268,8 @@ fn reclaiming_removes_expired_entries_then_the_oldest() {
     let limit = Limit { policy: Policy::LRW, reclaim: 0.3, ..Limit::entries(1_000) };
     let mut shard: Shard<u32, u32> = Shard::new(&FixedState::with_seed(1), Some(&limit), 1_000, false);
     let store = |shard: &mut Shard<u32, u32>, now, key: u32, expires| {
-        let (gone, _) = shard.insert(
-            NewEntry {
-                hash: u64::from(key),
-                key,
-                value: 0,
-                life: Lifetime::until(expires, Duration::ZERO),
-                weight: 0,
-                tags: &[],
-            },
-            at(now),
-        );
+        let mut gone = RemovedEntries::new();
+        shard.insert(new_plain(key, &until(expires), 0), at(now), &mut gone);
         assert!(gone.len() <= RECLAIM_SLICE, "{} left at once", gone.len());
         gone.into_iter().map(|entry| entry.key).collect::<Vec<_>>()
     };
@@ -328,23 +316,18 @@ fn memory_of_removed_entries_is_released() {
         false,
     );
     shard.ceiling = LimitBounds::new(usize::MAX, 0.0);
-    let new = |key: u32| NewEntry {
-        hash: u64::from(key),
-        key,
-        value: 0,
-        life: Lifetime::until(Time::NEVER, Duration::ZERO),
-        weight: 1,
-        tags: &[],
+    let insert = |shard: &mut Shard<u32, u32>, key| {
+        shard.insert(new_plain(key, &until(Time::NEVER), 1), at(0), &mut RemovedEntries::new());
     };
     for key in 0..100_000 {
-        shard.insert(new(key), at(0));
+        insert(&mut shard, key);
     }
     // 100 insertions for every 1,000 evictions.
     for key in 100_000..109_900 {
         if key % 100 == 0 {
             (0..1_000).for_each(|_| assert!(shard.evict().is_some()));
         }
-        shard.insert(new(key), at(0));
+        insert(&mut shard, key);
     }
     assert_eq!(shard.len(), 10_900);
     (0..10_000).for_each(|_| assert!(shard.evict().is_some()));
