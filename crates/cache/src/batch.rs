@@ -28,7 +28,7 @@ use tokio::sync::oneshot;
 use crate::{
     engine::loader::{BoxError, LoadFailure},
     error::Error,
-    sync::{Lock, MutexGuard},
+    locks::{Lock, MutexGuard},
 };
 
 /// When the keys that wait are loaded.

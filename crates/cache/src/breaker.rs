@@ -39,7 +39,7 @@ use stockade_model::{
     time::{Runtime, Time},
 };
 
-use crate::sync::{AtomicU64, Lock, Ordering, SharedLock};
+use crate::locks::{AtomicU64, Lock, Ordering, SharedLock};
 
 /// Returns the route of a key.
 pub(crate) type RouteFn<K> = Box<dyn for<'a> Fn(&'a K) -> &'a str + Send + Sync>;

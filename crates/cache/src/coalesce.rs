@@ -36,7 +36,7 @@ use hashbrown::HashMap;
 use stockade_model::{seed::Seed, time::Time};
 
 use self::wait_queue::{QueuedWaiter, WaitQueue};
-use crate::{sharded::Sharded, sync::Lock};
+use crate::{locks::Lock, sharded::Sharded};
 
 /// Number of tables, each with its own lock.
 const TABLES: usize = 16;

@@ -23,6 +23,7 @@ use self::sample::Sample;
 use crate::{
     error::InvalidStrategy,
     freshness::Lifetime,
+    locks::{AtomicU32, Lock, Ordering},
     store::{
         invalidation::Invalidation,
         limit::Limit,
@@ -30,7 +31,6 @@ use crate::{
         // The place of a hash in the sample: the bits that an entry of the store keeps.
         shard::shorten as position,
     },
-    sync::{AtomicU32, Lock, Ordering},
 };
 
 /// Ghosts of one cache, at most.

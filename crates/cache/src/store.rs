@@ -1,5 +1,6 @@
 //! The store: shards behind locks, and the limits that they share.
 
+mod account;
 pub(crate) mod budget;
 pub(crate) mod held;
 pub(crate) mod invalidation;
@@ -8,6 +9,7 @@ pub(crate) mod listing;
 pub mod policy;
 pub(crate) mod refills;
 pub(crate) mod removal;
+mod reservation;
 pub(crate) mod shard;
 mod tags;
 pub(crate) mod weigh;
@@ -26,23 +28,25 @@ use foldhash::quality::FixedState;
 use std::time::Duration;
 use stockade_model::{seed::Seed, time::Time};
 
+pub use self::reservation::Reservation;
 use self::{
+    account::ByteAccount,
     budget::{ByteBudget, EvictionProgress, ReservedBytes},
     held::{HeldEntries, IsHeldFn},
     invalidation::{Invalidation, InvalidationLog, InvalidationSeq, JournalFn, TagHashes, TargetHash},
     limit::Limit,
     policy::Slot,
     refills::Version,
-    removal::{RemovalFn, RemovedEntries, RemovedEntry, report},
+    removal::{RemovalFn, RemovedEntries, report},
     shard::{InvalidationFilter, LookupResult, NewEntry, RECLAIM_SLICE, Shard},
     tags::{TAG_BYTES, TagHasher, TagsFn},
 };
 use crate::{
     freshness::Lifetime,
+    locks::{RwLockReadGuard, SharedLock},
     shadow::{SampledGhosts, Shadow, ShadowStats, StoredTimes},
     sharded::Sharded,
     stats::StoreStats,
-    sync::{RwLockReadGuard, SharedLock},
 };
 
 /// Returns true for a value after which a request is loaded all the same.
@@ -159,17 +163,6 @@ impl<V> StoredValue<V> {
     }
 }
 
-/// The account of a limit in bytes.
-struct ByteAccount<K, V> {
-    budget: Arc<ByteBudget>,
-    weigh: WeighFn<K, V>,
-    held: Option<HeldEntries<K, V>>,
-    /// How often the limit was reached and a share of it cleared.
-    reclaims: AtomicU64,
-    /// The shard that reclaims next.
-    reclaims_next: AtomicUsize,
-}
-
 /// A new value for a key.
 pub(crate) struct NewValue<K, V> {
     pub(crate) key: K,
@@ -193,39 +186,6 @@ impl StorePermit {
         if let Some(room) = self.room {
             room.commit();
         }
-    }
-}
-
-/// Bytes under the [limit](crate::Limit::bytes) that the load of
-/// [`Cache::get_streaming`](crate::Cache::get_streaming) reserves for the value it receives. Dropping it gives the
-/// bytes back.
-pub struct Reservation<K: Hash + Eq + Clone, V: Clone> {
-    store: Arc<Store<K, V>>,
-    key: K,
-    bytes: Option<ReservedBytes>,
-}
-
-impl<K: Hash + Eq + Clone, V: Clone> Reservation<K, V> {
-    pub(crate) fn new(store: &Arc<Store<K, V>>, key: &K) -> Self {
-        Self { store: Arc::clone(store), key: key.clone(), bytes: None }
-    }
-
-    /// Sets the reservation to `bytes` in total, and evicts entries where that is necessary. Returns false, and
-    /// the value cannot be stored, if `bytes` exceeds [`max_object`](crate::Limit::max_object) or if nothing is
-    /// left to evict. Without a limit in bytes it returns true.
-    #[must_use]
-    pub fn grow_to(&mut self, bytes: usize) -> bool {
-        self.store.grow_to(&self.key, &mut self.bytes, bytes)
-    }
-
-    pub(crate) fn into_bytes(self) -> Option<ReservedBytes> {
-        self.bytes
-    }
-}
-
-impl<K: Hash + Eq + Clone, V: Clone> std::fmt::Debug for Reservation<K, V> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reservation").field("bytes", &self.bytes).finish_non_exhaustive()
     }
 }
 
@@ -820,39 +780,6 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
     fn write<T>(&self, key: &K, change: impl FnOnce(&mut Shard<K, V>, u64) -> T) -> T {
         let hash = self.parts.hash(key);
         change(&mut self.parts.part(hash).shard.write(), hash)
-    }
-}
-
-impl<K, V> ByteAccount<K, V> {
-    /// Drops entries that nothing holds, and releases their bytes afterwards.
-    fn discard(&self, gone: RemovedEntries<K, V>) {
-        self.drop_released();
-        self.release(gone.into_iter().filter_map(|entry| self.unless_held(entry)).collect());
-    }
-
-    /// True if another eviction might free nothing.
-    fn is_held_full(&self) -> bool {
-        self.held.as_ref().is_some_and(HeldEntries::is_full)
-    }
-
-    /// Keeps an entry that is held; otherwise returns it.
-    fn unless_held(&self, entry: RemovedEntry<K, V>) -> Option<RemovedEntry<K, V>> {
-        match &self.held {
-            Some(held) => held.keep(entry),
-            None => Some(entry),
-        }
-    }
-
-    /// Drops entries that are held no more.
-    fn drop_released(&self) {
-        if let Some(held) = &self.held {
-            self.release(held.take_released());
-        }
-    }
-
-    fn release(&self, gone: RemovedEntries<K, V>) {
-        let bytes = gone.iter().map(|entry| entry.weight as usize).sum();
-        self.budget.drop_and_release(gone, bytes);
     }
 }
 

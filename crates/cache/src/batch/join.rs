@@ -7,7 +7,7 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
-use crate::sync::{AtomicBool, Lock, Ordering};
+use crate::locks::{AtomicBool, Lock, Ordering};
 
 /// Wakes the task that joins, and names the future that has to be polled.
 struct JoinWaker {

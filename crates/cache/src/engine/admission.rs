@@ -6,12 +6,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{
     error::Error,
+    locks::{AtomicUsize, Ordering},
     store::{
         Store,
         budget::{EvictionProgress, ReservedBytes, WaitCount},
     },
     strategy::LoadBounds,
-    sync::{AtomicUsize, Ordering},
 };
 
 const NEVER_CLOSED: &str = "the semaphore is never closed";

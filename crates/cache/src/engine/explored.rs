@@ -9,7 +9,7 @@ use shuttle::{
 };
 
 use super::*;
-use crate::{Batching, Breaker, Cache, LoadBounds, sync::Lock};
+use crate::{Batching, Breaker, Cache, LoadBounds, locks::Lock};
 
 /// Tasks and clock of a schedule. Only the test moves the time, and no deadline passes.
 #[derive(Clone, Default)]

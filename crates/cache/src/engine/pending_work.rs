@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
-use crate::sync::{AtomicUsize, Ordering};
+use crate::locks::{AtomicUsize, Ordering};
 
 /// Held by every load and every store in progress. The [`PendingWork`] is idle when all are dropped.
 #[derive(Debug)]

@@ -16,7 +16,7 @@ use super::{
     journal::{self, Invalidated, Journal},
     wire::SnapshotReader,
 };
-use crate::{cache::Cache, sync::Lock};
+use crate::{cache::Cache, locks::Lock};
 
 /// Keeps the entries of one cache in a file: [`restore`](Self::restore) once at the start, [`write`](Self::write) from time to time.
 ///

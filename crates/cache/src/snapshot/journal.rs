@@ -21,8 +21,8 @@ use hashbrown::HashSet;
 use stockade_model::seed::Seed;
 
 use crate::{
+    locks::Lock,
     store::{Store, invalidation::TargetHash},
-    sync::Lock,
 };
 
 const MAGIC: &[u8; 8] = b"stkdinva";

@@ -6,7 +6,7 @@ use super::{
     limit::Limit,
     removal::{RemovedEntries, RemovedEntry},
 };
-use crate::sync::{AtomicUsize, Lock, Ordering};
+use crate::locks::{AtomicUsize, Lock, Ordering};
 
 /// Returns true while something outside of the cache uses the memory of a value.
 pub(crate) type IsHeldFn<V> = Box<dyn Fn(&V) -> bool + Send + Sync>;

@@ -10,7 +10,7 @@ use hashbrown::{HashMap, hash_map::Entry};
 use smallvec::SmallVec;
 use stockade_model::seed::Seed;
 
-use crate::sync::Lock;
+use crate::locks::Lock;
 
 /// The effect on an invalidated entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,4 +22,5 @@ mod snapshots;
 mod spans;
 mod strategies;
 mod streaming;
+mod threads;
 mod without_tokio;

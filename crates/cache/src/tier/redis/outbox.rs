@@ -11,8 +11,8 @@ use super::{
     log::EVENTS_MAX,
 };
 use crate::{
+    locks::Lock,
     store::invalidation::Invalidation,
-    sync::Lock,
     tier::{InvalidationTarget, TierError, TierEvent},
 };
 

@@ -26,7 +26,7 @@ use super::{
     wire::EventId,
 };
 use crate::{
-    sync::Lock,
+    locks::Lock,
     tier::{EventListener, RemoteLoad, TierError, TierEvent, TierValue},
 };
 

@@ -1,0 +1,57 @@
+//! The limit in bytes of one store: its budget, the weights of entries, and what happens to the bytes of removed ones.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, AtomicUsize},
+};
+
+use super::{
+    WeighFn,
+    budget::ByteBudget,
+    held::HeldEntries,
+    removal::{RemovedEntries, RemovedEntry},
+};
+
+/// The account of a limit in bytes.
+pub(super) struct ByteAccount<K, V> {
+    pub(super) budget: Arc<ByteBudget>,
+    pub(super) weigh: WeighFn<K, V>,
+    pub(super) held: Option<HeldEntries<K, V>>,
+    /// How often the limit was reached and a share of it cleared.
+    pub(super) reclaims: AtomicU64,
+    /// The shard that reclaims next.
+    pub(super) reclaims_next: AtomicUsize,
+}
+
+impl<K, V> ByteAccount<K, V> {
+    /// Drops entries that nothing holds, and releases their bytes afterwards.
+    pub(super) fn discard(&self, gone: RemovedEntries<K, V>) {
+        self.drop_released();
+        self.release(gone.into_iter().filter_map(|entry| self.unless_held(entry)).collect());
+    }
+
+    /// True if another eviction might free nothing.
+    pub(super) fn is_held_full(&self) -> bool {
+        self.held.as_ref().is_some_and(HeldEntries::is_full)
+    }
+
+    /// Keeps an entry that is held; otherwise returns it.
+    pub(super) fn unless_held(&self, entry: RemovedEntry<K, V>) -> Option<RemovedEntry<K, V>> {
+        match &self.held {
+            Some(held) => held.keep(entry),
+            None => Some(entry),
+        }
+    }
+
+    /// Drops entries that are held no more.
+    pub(super) fn drop_released(&self) {
+        if let Some(held) = &self.held {
+            self.release(held.take_released());
+        }
+    }
+
+    pub(super) fn release(&self, gone: RemovedEntries<K, V>) {
+        let bytes = gone.iter().map(|entry| entry.weight as usize).sum();
+        self.budget.drop_and_release(gone, bytes);
+    }
+}
