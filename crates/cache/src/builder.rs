@@ -197,8 +197,9 @@ where
     /// Is called with each entry that leaves the cache, and the reason: to close what a value has open, or to count. Not when
     /// the cache itself is dropped.
     ///
-    /// The thread that removed the entry calls it, after the lock is released: a store, an invalidation, never a hit. It may call
-    /// the cache, and should be short. A panic in it ends there.
+    /// The thread or task that removed the entry calls it, after the lock is released: a store, a load that reserves bytes, an
+    /// invalidation, never a hit. It should be short, and may call methods of the cache that do not wait. An insert from it may evict
+    /// again, and call it again within itself, so it must not insert for each evicted entry. A panic in it ends there.
     ///
     /// ```
     /// use std::sync::{Arc, Mutex};

@@ -17,7 +17,7 @@ pub enum Error {
         /// The message of that node's error.
         reason: Arc<str>,
     },
-    /// The load was cancelled at its deadline.
+    /// The load was cancelled at its deadline; one of a [cache for threads](crate::sync) goes on.
     #[error("the load took longer than its deadline of {}", format_duration(*.after))]
     Deadline {
         /// The strategy's `load.deadline`.

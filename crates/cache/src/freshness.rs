@@ -87,9 +87,8 @@ pub(crate) struct RemoteTimes {
 
 /// The times of one stored value.
 #[derive(Clone, Copy, Debug)]
-#[repr(C)]
 pub(crate) struct Lifetime {
-    /// Before this it is fresh and nothing is to be decided. A hit reads no other field.
+    /// Before this it is fresh and nothing is to be decided.
     pub(crate) due: Time,
     /// The end of its load.
     pub(crate) loaded: Time,
@@ -98,7 +97,8 @@ pub(crate) struct Lifetime {
     pub(crate) spans: Spans,
 }
 
-/// The spans around the expiry of a value. Many caches have values without any.
+/// What else follows from the expiry of a value: spans after it, the spread of xfetch, the mark of a not-found. Many caches have values
+/// without any.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spans {
     /// From the expiry: how long it is served while it is refreshed.

@@ -104,7 +104,7 @@
 //!
 //! [`policy`] lists the eviction policies; the default is sieve. Under [`Policy::AUTO`] simulated caches of some policies choose one of them
 //! while the cache runs; [`Cache::shadow_stats`] says which. Values are returned as clones, so put large ones behind
-//! an `Arc` or into `bytes::Bytes`. Removed values are dropped outside the locks. The limit counts what the cache holds;
+//! an `Arc` or into `bytes::Bytes`. Removed values are dropped outside the locks; [`Builder::on_removal`] tells of them. The limit counts what the cache holds;
 //! the allocator adds its own overhead. glibc gives each thread a heap, and with large values stored from many threads
 //! keeps half as much again unless `MALLOC_ARENA_MAX=1` is set (256 MiB of 300 KiB values from four threads: 451 MiB
 //! resident, 263 with one heap).
@@ -118,9 +118,8 @@
 //! # Threads, and other runtimes
 //!
 //! [`sync`] has a cache for programs without an async runtime. The cache itself has no runtime of its own: [`Builder::build`] uses the
-//! tokio runtime of the caller, and [`Builder::build_on`] any other [`Runtime`]: a clock, timers and tasks. Loads, their deadlines and
-//! refreshes run there; a hit, an insert and an eviction run on the thread of the caller. [`Builder::on_removal`] tells of entries that
-//! leave.
+//! tokio runtime of the caller, and [`Builder::build_on`] any other [`Runtime`]: a clock, timers and tasks. Loads, their deadlines, the
+//! stores of their values and refreshes run there; a hit and an insert run on the thread of the caller.
 //!
 //! # Another size, policy or ttl
 //!
@@ -138,7 +137,7 @@
 //!
 //! # What it costs
 //!
-//! An entry costs 58 bytes beside its key and value, 16 more once values have a time to be stale, and what else its policy keeps:
+//! An entry costs 58 bytes beside its key and value, 16 more once a value of its shard may be stale, negative or refreshed by xfetch, and what else its policy keeps:
 //! [`Cache::entry_overhead_bytes`] returns the sum for your types, which counts under a limit in bytes. Instructions of a hit and of a miss (look up,
 //! store, evict), `u64` to `u64`, without reading the clock:
 //!

@@ -1,4 +1,4 @@
-//! Locks, of std or of shuttle.
+//! Locks and atomics, of std or of shuttle.
 
 #[cfg(shuttle)]
 use shuttle::sync as imp;

@@ -640,7 +640,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         self.write(key, |shard, hash| shard.throttle(hash, key, now, until));
     }
 
-    /// Drops removed entries.
+    /// Reports removed entries, drops them and releases their bytes. For callers without a lock.
     #[inline]
     fn drop_outside(&self, gone: RemovedEntries<K, V>) {
         if (self.on_removal.is_some() || self.weight.is_some()) && !gone.is_empty() {

@@ -14,12 +14,14 @@
 //! # }
 //! ```
 //!
-//! The strategies are those of [`crate::Cache`], and so are the answers. All caches of a process share one thread for timers,
-//! and threads for loads: as many as run at once, 512 at most, which end ten seconds after their last load. A hit uses none of
-//! them.
+//! The strategies are those of [`crate::Cache`], and so are the answers. All caches of a process share one thread for timers and
+//! for storing loaded values, and threads for loads: as many as run at once, 512 at most, which end ten seconds after their
+//! last load. A hit uses none of them. A load may call another cache for threads, but both take a thread meanwhile.
 //!
-//! A load is a function that blocks, so it cannot be cancelled: after its deadline its callers receive
-//! [`Error::Deadline`], and it goes on until it returns; its value is dropped.
+//! A load is a function that blocks, so it cannot be cancelled once it runs: after its deadline its callers receive
+//! [`Error::Deadline`], and it goes on until it returns; its value is dropped. Its place among the
+//! [concurrent loads](crate::LoadBounds::max_concurrent) is free from the deadline on. A load that has no thread yet at its
+//! deadline does not run.
 
 use std::{
     borrow::Borrow,
@@ -32,7 +34,10 @@ use std::{
 };
 
 use stockade_model::{seed::Seed, time::Live};
-use tokio::runtime::{Builder as RuntimeBuilder, Handle};
+use tokio::{
+    runtime::{Builder as RuntimeBuilder, Handle},
+    task::JoinHandle,
+};
 
 use crate::{
     answer::Answer,
@@ -47,8 +52,8 @@ use crate::{
 
 /// A cache for threads. Clones share it. See the [module](self).
 ///
-/// A method that may wait must not be called by a task of tokio, whose thread it would block: it panics there. On a thread of
-/// `spawn_blocking` it may be called.
+/// A task of tokio must use [`crate::Cache`]: in it, the methods that may wait would block a thread of tokio, and panic when
+/// they have to wait, for `get_with` at the first miss. On a thread of `spawn_blocking` they may be called.
 pub struct Cache<K: Hash + Eq + Clone, V: Clone>(crate::Cache<K, V>);
 
 impl<K, V> Cache<K, V>
@@ -61,7 +66,8 @@ where
         crate::Cache::builder(strategy).build_sync()
     }
 
-    /// The same cache for tasks: every method of it, such as those for invalidation by tag, entries and statistics.
+    /// The cache beneath, with its other methods: invalidation by tag, entries, statistics. A load that is passed to it runs on
+    /// the thread of the timers: it must not block, and has no sockets of tokio.
     #[must_use]
     pub fn as_async(&self) -> &crate::Cache<K, V> {
         &self.0
@@ -91,8 +97,8 @@ where
         self.0.invalidate(key, how)
     }
 
-    /// The value of `key`, loaded by `load` if the strategy needs it: [`crate::Cache::get_with`]. `load` runs on a thread of its
-    /// own, for all callers that wait for the key.
+    /// The value of `key`, loaded by `load` if the strategy needs it: [`crate::Cache::get_with`]. `load` runs on a thread for
+    /// loads, once for all callers that wait for the key.
     pub fn get_with<E>(
         &self,
         key: K,
@@ -154,7 +160,7 @@ where
         wait_for(self.0.wait_idle());
     }
 
-    /// A hit costs no more than that of tasks.
+    /// Answers a hit without the runtime.
     #[inline]
     fn fresh(&self, key: &K) -> Option<Answer<V>> {
         let answer = self.0.get_answer(key)?;
@@ -207,9 +213,19 @@ fn wait_for<T>(future: impl Future<Output = T>) -> T {
     handle().expect("a cache has been built").block_on(future)
 }
 
-/// Runs a load on a thread for loads. A panic of it is one of the task that waits for it.
+/// A load on its thread, or in the queue for one. It leaves the queue if this is dropped.
+struct ThreadedLoad<T>(JoinHandle<T>);
+
+impl<T> Drop for ThreadedLoad<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Runs a load on a thread for loads. A panic of the load continues in the task that waits for it.
 async fn on_thread<T: Send + 'static>(load: impl FnOnce() -> T + Send + 'static) -> T {
-    match handle().expect("a cache has been built").spawn_blocking(load).await {
+    let mut threaded = ThreadedLoad(handle().expect("a cache has been built").spawn_blocking(load));
+    match (&mut threaded.0).await {
         Ok(loaded) => loaded,
         Err(error) => resume_unwind(error.try_into_panic().unwrap_or_else(|error| Box::new(error))),
     }

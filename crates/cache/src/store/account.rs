@@ -26,8 +26,8 @@ pub(super) struct ByteAccount<K, V> {
 impl<K, V> ByteAccount<K, V> {
     /// Drops entries that nothing holds, and releases their bytes afterwards.
     pub(super) fn discard(&self, gone: RemovedEntries<K, V>) {
-        self.drop_released();
         self.release(gone.into_iter().filter_map(|entry| self.unless_held(entry)).collect());
+        self.drop_released();
     }
 
     /// True if another eviction might free nothing.

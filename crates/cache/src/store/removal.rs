@@ -11,7 +11,7 @@ pub enum RemovalReason {
     /// The limit was reached, and the policy chose it.
     Evicted,
     /// It was not to be served any more. Stores find such entries one after the other, so this comes some time after the
-    /// expiry, and a limit may be reached before.
+    /// expiry. An expired entry may leave for another reason before.
     Expired,
     /// It was invalidated, or a newer value of its key was not stored.
     Invalidated,
@@ -36,7 +36,7 @@ pub(crate) struct RemovedEntry<K, V> {
     pub(crate) reason: Option<RemovalReason>,
 }
 
-/// Calls the listener. The bytes of an entry are released even if that panics, so the panic ends here.
+/// Calls the listener. A panic of it ends here: the bytes of the entries are still to be released.
 pub(crate) fn report<K, V>(listener: &RemovalFn<K, V>, removed: &[RemovedEntry<K, V>]) {
     for RemovedEntry { key, value, reason, .. } in removed {
         if let Some(reason) = *reason {

@@ -62,8 +62,8 @@ pub(crate) struct Shard<K, V> {
     room: usize,
 }
 
-/// A stored entry: a cache line if key and value are numbers or pointers. Fields are in the order of use: a hit ends with
-/// the policy's mark. The [`Lifetime`] is here without its spans.
+/// A stored entry: as large as a cache line if key and value are numbers or pointers. Fields are in the order of use: a hit reads
+/// from the key to the policy's mark, 17 bytes after the value. The [`Lifetime`] is here without its spans.
 #[derive(Debug)]
 #[repr(C)]
 struct Entry<K, V> {
