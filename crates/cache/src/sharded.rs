@@ -9,8 +9,6 @@ use stockade_model::seed::Seed;
 #[derive(Debug)]
 pub(crate) struct Sharded<P> {
     parts: Box<[P]>,
-    /// The bits of a hash that number its part.
-    mask: usize,
     hasher: FixedState,
 }
 
@@ -19,7 +17,7 @@ impl<P> Sharded<P> {
     pub(crate) fn new(seed: Seed, parts: usize, part: impl Fn(usize, &FixedState) -> P) -> Self {
         assert!(parts.is_power_of_two(), "parts are chosen by bits");
         let hasher = FixedState::with_seed(seed.0);
-        Self { parts: (0..parts).map(|number| part(number, &hasher)).collect(), mask: parts - 1, hasher }
+        Self { parts: (0..parts).map(|number| part(number, &hasher)).collect(), hasher }
     }
 
     pub(crate) fn hash<Q: Hash + ?Sized>(&self, key: &Q) -> u64 {
@@ -32,12 +30,17 @@ impl<P> Sharded<P> {
 
     pub(crate) fn number(&self, hash: u64) -> usize {
         // The maps inside a part use the low and the top bits of the same hash.
-        (hash >> 32) as usize & self.mask
+        (hash >> 32) as usize & self.mask()
+    }
+
+    /// The bits that number a part. There is one part at least, which the compiler does not know.
+    fn mask(&self) -> usize {
+        self.parts.len().wrapping_sub(1)
     }
 
     /// All parts, starting with this one.
     pub(crate) fn from(&self, number: usize) -> impl Iterator<Item = &P> {
-        let (before, after) = self.parts.split_at(number & self.mask);
+        let (before, after) = self.parts.split_at(number & self.mask());
         after.iter().chain(before)
     }
 

@@ -40,7 +40,7 @@ use rustix::{
 use symbolic_common::ByteView;
 
 use self::free_pages::FreePages;
-use crate::sync::Lock;
+use crate::locks::Lock;
 
 /// The smallest slice for `sendfile`. Below that, one copy costs less than a second system call (decisions/027).
 pub const SENDFILE_BYTES_MIN: usize = 16 << 10;

@@ -73,7 +73,7 @@ use table::ConnectionTable;
 use tls::TlsConfig;
 use worker::{FrontendWorker, RunState};
 
-use crate::sync::Lock;
+use crate::locks::Lock;
 
 pub use body::{ClientBody, ClientBodyError};
 pub use client::{ClientNetwork, ClientPrefix};

@@ -25,10 +25,10 @@ pub mod frontend;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod health_watch;
+mod locks;
 pub mod log;
 pub mod policy;
 pub mod serve;
 pub mod server;
 pub mod snapshot;
-mod sync;
 pub mod upstream;

@@ -28,7 +28,7 @@ use super::{
     send_choice::SendChoice,
     settings::FrontendSettings,
 };
-use crate::sync::Lock;
+use crate::locks::Lock;
 
 /// An HTTP/2 connection may cancel this many requests before their ratio to completed ones matters.
 const CANCELLED_FREE: u64 = 100;

@@ -17,7 +17,7 @@ use super::{
     settings::FrontendSettings,
     state::{CloseRequest, ConnectionState},
 };
-use crate::sync::{Guard, Lock};
+use crate::locks::{Guard, Lock};
 
 /// An eviction compares this many connections of a thread.
 const EVICTION_SAMPLE: usize = 64;

@@ -15,7 +15,7 @@ use std::{
 use bytes::Bytes;
 use slab::Slab;
 
-use crate::sync::Lock;
+use crate::locks::Lock;
 
 /// Without retention, the receiver waits while this many bytes are unread.
 const WINDOW_BYTES_MAX: usize = 128 << 10;

@@ -12,7 +12,7 @@ use super::{
     http1::Http1Sender,
     http2::Http2Sender,
 };
-use crate::sync::{Guard, Lock};
+use crate::locks::{Guard, Lock};
 
 /// Bounds how often an idle connection is checked.
 const CHECK_INTERVAL_MIN: Duration = Duration::from_millis(10);

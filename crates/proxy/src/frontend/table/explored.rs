@@ -11,7 +11,7 @@ use crate::{
     frontend::{
         client::ClientPrefix, counts::ThreadCounters, settings::FrontendSettings, state::ThreadContext,
     },
-    sync::explored::explore,
+    locks::explored::explore,
 };
 
 const THREADS: usize = 2;

@@ -12,7 +12,7 @@ use tokio::runtime::Builder;
 
 use super::*;
 use crate::{
-    sync::explored::explore,
+    locks::explored::explore,
     upstream::{health::HealthSettings, http1},
 };
 
