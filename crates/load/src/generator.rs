@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The threads share the plan and a few counters. In an open segment, thread `i` of `k` sends the requests `i`, `i + k`,
-//! ... Each thread tallies its own requests, and sends its tally to the collector once a second.
+//! ... of this generator's [`Share`]. Each thread tallies its own requests, and sends its tally to the collector once a second.
 
 mod closed;
 mod collect;
@@ -13,6 +13,7 @@ mod health;
 mod in_flight;
 mod limits;
 mod open;
+mod share;
 mod worker;
 
 use std::{
@@ -50,6 +51,7 @@ use crate::{
 pub use self::{
     limits::{ConnectionLimitError, ProcessLimits},
     open::busy_wait,
+    share::Share,
 };
 
 /// A load: when requests are due, what they are, and how they are sent.
@@ -71,8 +73,11 @@ pub struct LoadTest {
     pub threads: NonZeroUsize,
     /// The seed of every random choice.
     pub seed: Seed,
-    /// The number of its first request; above 0 where it continues another run.
+    /// The number of its first request; above 0 where it continues another run. Several generators start at the same one, a multiple of
+    /// the sum of their weights.
     pub first_request: u64,
+    /// The requests that this generator sends.
+    pub share: Share,
     /// True if the observer receives every sample.
     pub observes_samples: bool,
 }
@@ -177,10 +182,16 @@ impl LoadTest {
         self.prepare()?.run(observer, cancel)
     }
 
+    /// The bound on this generator's requests in flight.
+    fn own_in_flight_max(&self) -> usize {
+        self.share.part_of(self.max_in_flight).max(1)
+    }
+
     /// The threads that have a connection to use.
     fn useful_threads(&self) -> usize {
-        let closed_max = Some(self.plan.connections_max()).filter(|count| *count > 0).unwrap_or(usize::MAX);
-        let open_max = if self.plan.peak_per_second() > 0.0 { self.max_in_flight } else { usize::MAX };
+        let connections = self.share.part_of(self.plan.connections_max());
+        let closed_max = Some(connections).filter(|count| *count > 0).unwrap_or(usize::MAX);
+        let open_max = if self.plan.peak_per_second() > 0.0 { self.own_in_flight_max() } else { usize::MAX };
         self.threads.get().min(closed_max).min(open_max).max(1)
     }
 }

@@ -20,7 +20,7 @@
 //!
 //! use stockade_load::{
 //!     ClientOptions,
-//!     generator::{CancellationToken, LoadProgress, LoadStart, LoadTest, Observer},
+//!     generator::{CancellationToken, LoadProgress, LoadStart, LoadTest, Observer, Share},
 //!     plan::Plan,
 //!     sample::Sample,
 //!     template::RequestTemplate,
@@ -55,6 +55,7 @@
 //!     threads: 1.try_into()?,
 //!     seed: Seed(1),
 //!     first_request: 0,
+//!     share: Share::WHOLE,
 //!     observes_samples: false,
 //! };
 //! let summary = load.run(&mut Silent, &CancellationToken::new())?.summary;

@@ -8,7 +8,7 @@ use std::{
 
 use stockade_load::{
     ClientOptions,
-    generator::{LoadTest, ProcessLimits, default_threads},
+    generator::{LoadTest, ProcessLimits, Share, default_threads},
     keys::Keys,
     plan::{ClosedLoop, EndCondition, Plan},
     schedule::{Schedule, ScheduleLimitError},
@@ -200,6 +200,7 @@ impl HttpTraffic {
             drain: self.drain,
             seed,
             first_request: 0,
+            share: Share::WHOLE,
             observes_samples: false,
         })
     }

@@ -16,8 +16,8 @@ struct ConnectionGroup {
     closed: ClosedLoop,
     segment: SegmentRun,
     end: Time,
-    /// The first number beyond the limit on requests.
-    number_end: u64,
+    /// The first own number beyond the limit on requests.
+    own_end: u64,
     active: Cell<usize>,
     /// A connection has stopped.
     stopped: Notify,
@@ -41,14 +41,16 @@ impl LoadWorker {
         segment: SegmentRun,
         tasks: &mut RequestTasks,
     ) -> Time {
-        let connections = self.share_of(closed.connections);
+        let share = self.context.share;
+        let connections = self.share_of(share.part_of(closed.connections));
         let duration = closed.end.duration().map(|duration| segment.warmup.saturating_add(duration));
         let requests = closed.end.requests();
         let group = Rc::new(ConnectionGroup {
             closed: closed.clone(),
             segment,
             end: duration.map_or(Time::NEVER, |duration| segment.start + duration),
-            number_end: requests.map_or(u64::MAX, |requests| segment.first_number.saturating_add(requests)),
+            own_end: requests
+                .map_or(u64::MAX, |requests| segment.first_own.saturating_add(share.below(requests))),
             active: Cell::new(connections),
             stopped: Notify::new(),
         });
@@ -65,13 +67,14 @@ impl LoadWorker {
         let _ = before(&self.clock, group.end, all_stopped).await;
         self.close_segment(group.segment.index);
         // Connections that found the limit reached have counted beyond it.
-        self.context.next_number.fetch_min(group.number_end, Relaxed);
+        self.context.next_own.fetch_min(group.own_end, Relaxed);
         self.clock.now().min(group.end)
     }
 
     async fn run_connection(self: &Rc<Self>, index: usize, group: &ConnectionGroup) {
-        let ConnectionGroup { closed, segment, end, number_end, .. } = group;
-        let connection = (index * self.context.threads + self.index) as u64;
+        let ConnectionGroup { closed, segment, end, own_end, .. } = group;
+        let share = self.context.share;
+        let connection = share.number((index * self.context.threads + self.index) as u64);
         let mut think_rng = self.context.seed.child("think").nth(connection);
         let thinks = closed.think_time.constant() != Some(Duration::ZERO);
         let mut scheduled = segment.start;
@@ -90,13 +93,14 @@ impl LoadWorker {
                 return;
             }
             let number = if scheduled < self.measured_from() {
-                WARMUP_NUMBERS + self.context.next_warmup.fetch_add(1, Relaxed)
+                WARMUP_NUMBERS + share.number(self.context.next_warmup.fetch_add(1, Relaxed))
             } else {
-                self.context.next_number.fetch_add(1, Relaxed)
+                let own = self.context.next_own.fetch_add(1, Relaxed);
+                if own >= *own_end {
+                    return;
+                }
+                share.number(own)
             };
-            if (*number_end..WARMUP_NUMBERS).contains(&number) {
-                return;
-            }
             let request = self.start_request(number, scheduled).await;
             scheduled = request.at;
             if !request.was_sent {

@@ -36,17 +36,15 @@ impl LoadWorker {
         segment: SegmentRun,
         tasks: &mut RequestTasks,
     ) -> Time {
-        let (threads, in_flight_max) =
-            (self.context.threads as u64, self.share_of(self.context.max_in_flight));
+        let in_flight_max = self.share_of(self.context.max_in_flight);
         let end = segment.start + schedule.duration();
         let drain_end = end + self.context.drain;
-        let warmup = schedule.warmup_arrivals(self.context.seed);
-        let number = |n: u64| if n < warmup { WARMUP_NUMBERS + n } else { segment.first_number + n - warmup };
-        let mut due_times =
-            schedule.due_times(self.context.seed).skip(self.index).step_by(self.context.threads);
-        let (mut n, mut late_in_a_row, mut last) = (self.index as u64, 0, LastSent::default());
-        let mut has_given_up = false;
-        'sending: for due in due_times.by_ref() {
+        let (mut late_in_a_row, mut last) = (0, LastSent::default());
+        let mut requests = self.requests_of(schedule, segment);
+        let (mut measured, mut has_given_up) = (0, false);
+        'sending: for ScheduledRequest { number, due } in requests.by_ref() {
+            let is_measured = number < WARMUP_NUMBERS;
+            measured += u64::from(is_measured);
             let scheduled = segment.start + due;
             self.sleep_until(scheduled, last.due.map_or(due, |last| due.saturating_sub(last))).await;
             let mut now = self.clock.now();
@@ -75,24 +73,47 @@ impl LoadWorker {
             if has_waited {
                 self.note_waited(now);
             }
-            if n >= warmup {
+            if is_measured {
                 self.note_lateness(now, now - ready);
             }
-            tasks.spawn(self.start_request(number(n), scheduled));
+            tasks.spawn(self.start_request(number, scheduled));
             last = LastSent { due: Some(due), at: now };
-            n += threads;
         }
-        let sent = (n - self.index as u64) / threads;
-        let unsent = u64::from(has_given_up) + due_times.count() as u64;
+        let mut unsent = u64::from(has_given_up);
+        for ScheduledRequest { number, .. } in requests {
+            unsent += 1;
+            measured += u64::from(number < WARMUP_NUMBERS);
+        }
         self.note_dropped(self.clock.now(), unsent);
-        let all = sent + unsent;
-        let own_warmup = warmup.saturating_sub(self.index as u64).div_ceil(threads).min(all);
-        self.context.next_number.fetch_add(all - own_warmup, Relaxed);
+        self.context.next_own.fetch_add(measured, Relaxed);
         if schedule.ends_by_chance() {
             return last.due.map_or(segment.start, |due| segment.start + due);
         }
         self.clock.sleep_until(end).await;
         end
+    }
+
+    /// This thread's requests of a schedule, in the order of their due times.
+    fn requests_of<'a>(
+        &self,
+        schedule: &'a Schedule,
+        segment: SegmentRun,
+    ) -> impl Iterator<Item = ScheduledRequest> + use<'a> {
+        let (share, threads, seed) = (self.context.share, self.context.threads, self.context.seed);
+        let warmup = schedule.warmup_arrivals(seed);
+        let index = self.index as u64;
+        let own = move || (index..).step_by(threads);
+        let mut due_times = schedule.due_times(seed);
+        let mut passed = 0;
+        let warmup_requests = own().map(move |own| (share.number(own), WARMUP_NUMBERS + share.number(own)));
+        let measured =
+            own().map(move |own| (warmup + share.number(own), share.number(segment.first_own + own)));
+        let requests = warmup_requests.take_while(move |(n, _)| *n < warmup).chain(measured);
+        requests.map_while(move |(n, number)| {
+            let skipped = usize::try_from(n - passed).unwrap_or(usize::MAX);
+            passed = n + 1;
+            Some(ScheduledRequest { number, due: due_times.nth(skipped)? })
+        })
     }
 
     /// Sleeps until `then`. After a long `gap` the processor wakes late: the sleep ends early, and the rest is spent
@@ -110,6 +131,12 @@ impl LoadWorker {
         }
         BUSY_WAIT_NANOS.fetch_add(u64::try_from((now - from).as_nanos()).unwrap_or(u64::MAX), Relaxed);
     }
+}
+
+/// A request of a schedule, and its due time since the start of the segment.
+struct ScheduledRequest {
+    number: u64,
+    due: Duration,
 }
 
 #[derive(Clone, Copy, Default)]

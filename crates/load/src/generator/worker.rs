@@ -27,7 +27,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    LoadTest,
+    LoadTest, Share,
     in_flight::{InFlightRequest, RequestEnd},
 };
 use crate::{
@@ -43,6 +43,8 @@ pub(super) struct LoadContext {
     pub(super) plan: Plan,
     pub(super) seed: Seed,
     pub(super) threads: usize,
+    pub(super) share: Share,
+    /// Of this generator.
     pub(super) max_in_flight: usize,
     pub(super) drain: Duration,
     pub(super) sends_samples: bool,
@@ -50,14 +52,14 @@ pub(super) struct LoadContext {
     pub(super) barrier: Barrier,
     /// The start of the current segment, in nanoseconds of the clock.
     pub(super) segment_start_ns: AtomicU64,
-    /// The number of the first request of the current segment.
-    pub(super) segment_first_number: AtomicU64,
-    /// The number of the next measured request.
-    pub(super) next_number: AtomicU64,
-    /// The offset of the next request of a closed warm-up from [`WARMUP_NUMBERS`].
+    /// The own number of the first request of the current segment.
+    pub(super) segment_first_own: AtomicU64,
+    /// The own number of the next measured request.
+    pub(super) next_own: AtomicU64,
+    /// The own number of the next request of a closed warm-up.
     pub(super) next_warmup: AtomicU64,
-    /// The number of the first request of the load.
-    pub(super) first_number: u64,
+    /// The own number of the first request of the load.
+    pub(super) first_own: u64,
     pub(super) in_flight: AtomicUsize,
     pub(super) in_flight_max: AtomicUsize,
     pub(super) cancel: CancellationToken,
@@ -65,23 +67,33 @@ pub(super) struct LoadContext {
 
 impl LoadContext {
     pub(super) fn new(load: &LoadTest, threads: usize, cancel: CancellationToken) -> Self {
+        let first_own = load.share.below(load.first_request);
         Self {
             plan: load.plan.clone(),
             seed: load.seed,
             threads,
-            max_in_flight: load.max_in_flight,
+            share: load.share,
+            max_in_flight: load.own_in_flight_max(),
             drain: load.drain,
             sends_samples: load.observes_samples,
             barrier: Barrier::new(threads),
             segment_start_ns: 0.into(),
-            segment_first_number: 0.into(),
-            next_number: load.first_request.into(),
+            segment_first_own: 0.into(),
+            next_own: first_own.into(),
             next_warmup: 0.into(),
-            first_number: load.first_request,
+            first_own,
             in_flight: 0.into(),
             in_flight_max: 0.into(),
             cancel,
         }
+    }
+}
+
+impl LoadContext {
+    /// The bound on requests for the next segment, after this generator has sent `sent` of a load with a bound of `max`.
+    fn requests_left(&self, max: u64, sent: u64) -> u64 {
+        let own_left = self.share.below(max).saturating_sub(sent);
+        if own_left == 0 { 0 } else { self.share.number(own_left) }
     }
 }
 
@@ -142,8 +154,8 @@ pub(super) struct SegmentRun {
     pub(super) index: usize,
     pub(super) start: Time,
     pub(super) warmup: Duration,
-    /// The number of its first request.
-    pub(super) first_number: u64,
+    /// The own number of its first request.
+    pub(super) first_own: u64,
 }
 
 /// Samples per event.
@@ -301,8 +313,8 @@ impl LoadWorker {
             if requests_left.is_some() {
                 // All workers count their requests before any reads the sum.
                 self.context.barrier.wait().await;
-                let sent = self.context.next_number.load(Relaxed) - self.context.first_number;
-                requests_left = plan.requests_max().map(|max| max.saturating_sub(sent));
+                let sent = self.context.next_own.load(Relaxed) - self.context.first_own;
+                requests_left = plan.requests_max().map(|max| self.context.requests_left(max, sent));
             }
         }
         plan_end
@@ -310,11 +322,11 @@ impl LoadWorker {
 
     /// Opens the connections of closed loops and bursts, so that their first requests do not wait for one.
     async fn preconnect(self: &Rc<Self>) {
-        let plan = &self.context.plan;
-        let burst = usize::try_from(plan.burst_max()).unwrap_or(usize::MAX).min(self.context.max_in_flight);
-        let connections = plan.connections_max().max(burst);
-        let numbers: Vec<u64> =
-            (self.index..connections).step_by(self.context.threads).map(|n| n as u64).collect();
+        let LoadContext { plan, share, max_in_flight, threads, .. } = &*self.context;
+        let burst = usize::try_from(plan.burst_max()).unwrap_or(usize::MAX);
+        let connections = share.part_of(plan.connections_max()).max(share.part_of(burst).min(*max_in_flight));
+        let own = (self.index..connections).step_by(*threads);
+        let numbers: Vec<u64> = own.map(|own| share.number(own as u64)).collect();
         for chunk in numbers.chunks(CONNECTS_MAX) {
             let mut connecting = JoinSet::new();
             for number in chunk {
@@ -335,7 +347,7 @@ impl LoadWorker {
             let delay = if index == 0 { START_DELAY } else { Duration::ZERO };
             let start = self.clock.now() + delay;
             context.segment_start_ns.store(start.as_nanos(), Relaxed);
-            context.segment_first_number.store(context.next_number.load(Relaxed), Relaxed);
+            context.segment_first_own.store(context.next_own.load(Relaxed), Relaxed);
             if index == 0 {
                 self.send_event(WorkerEvent::Start(start));
             }
@@ -345,7 +357,7 @@ impl LoadWorker {
             index,
             start: Time::from_nanos(context.segment_start_ns.load(Relaxed)),
             warmup: if index == 0 { context.plan.warmup() } else { Duration::ZERO },
-            first_number: context.segment_first_number.load(Relaxed),
+            first_own: context.segment_first_own.load(Relaxed),
         }
     }
 

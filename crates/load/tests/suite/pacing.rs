@@ -12,9 +12,9 @@ use std::{
 };
 
 use stockade_load::{
-    generator::{CancellationToken, LoadTest},
+    generator::{CancellationToken, LoadTest, Share},
     plan::{ClosedLoop, EndCondition, Plan},
-    sample::FailureClass,
+    sample::{FailureClass, Sample},
 };
 
 use super::stub::{HANG, SampleLog, closed, load, ok, read_head, responding, run, server};
@@ -47,6 +47,72 @@ fn due_times_do_not_depend_on_the_number_of_threads() {
         assert_eq!(summary.seconds.iter().map(|second| second.sent).sum::<u64>(), 200);
         assert!(log.seconds >= 1, "the observer receives the last second as well");
     }
+}
+
+/// The requests that are sent, by number, with the time since the start at which each was due.
+fn requests_of(load: &LoadTest) -> Vec<(u64, Duration)> {
+    let mut log = SampleLog::default();
+    let summary = load.run(&mut log, &CancellationToken::new()).unwrap().summary;
+    assert_eq!(summary.dropped, 0);
+    let due = |sample: &Sample| sample.timing.scheduled - summary.measured_from;
+    log.samples.iter().map(|sample| (sample.number, due(sample))).collect()
+}
+
+#[test]
+fn shares_of_a_load_are_the_whole() {
+    let address = responding(|_| ok("hello"));
+    let plan = Plan::parse(
+        "plan.toml",
+        r#"
+        [[phase]]
+        rate = "700/s"
+        for = "100ms"
+        [[phase]]
+        burst = 30
+        [[phase]]
+        rate = "900/s"
+        for = "100ms"
+        arrivals = "poisson"
+        "#,
+    );
+    let warm = plan.unwrap().with_warmup(Duration::from_millis(30)).expect("it begins with a rate");
+    let whole = LoadTest {
+        observes_samples: true,
+        threads: 2.try_into().unwrap(),
+        first_request: 60,
+        ..load(&format!("http://{address}/"), warm)
+    };
+    let mut all = requests_of(&whole);
+    all.sort_unstable();
+    assert!(all.len() > 150 && all[0].0 == 60, "{} from {:?}", all.len(), all.first());
+    for weights in [[1, 1, 1], [3, 1, 2]] {
+        let shares = Share::by_weight(&weights.map(|weight: u32| weight.try_into().unwrap()));
+        let parts = shares.into_iter().map(|share| requests_of(&LoadTest { share, ..whole.clone() }));
+        let mut union: Vec<_> = parts.flatten().collect();
+        union.sort_unstable();
+        assert_eq!(union, all, "{weights:?}");
+    }
+}
+
+#[test]
+fn shares_of_a_closed_loop_have_its_connections_and_requests() {
+    let address = responding(|_| ok("hello"));
+    let whole = LoadTest {
+        observes_samples: true,
+        threads: 2.try_into().unwrap(),
+        ..load(&format!("http://{address}/"), closed(7, 500))
+    };
+    let (mut numbers, mut connections) = (Vec::new(), 0);
+    for share in Share::by_weight(&[1, 2].map(|weight: u32| weight.try_into().unwrap())) {
+        let mut log = SampleLog::default();
+        let load = LoadTest { share, ..whole.clone() };
+        let summary = load.run(&mut log, &CancellationToken::new()).unwrap().summary;
+        connections += summary.connections;
+        numbers.extend(log.samples.iter().map(|sample| sample.number));
+    }
+    numbers.sort_unstable();
+    assert_eq!(numbers, (0..500).collect::<Vec<_>>());
+    assert_eq!(connections, 7);
 }
 
 #[test]

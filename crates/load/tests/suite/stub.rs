@@ -10,7 +10,7 @@ use std::{
 
 use stockade_load::{
     ClientOptions,
-    generator::{CancellationToken, LoadProgress, LoadStart, LoadTest, Observer},
+    generator::{CancellationToken, LoadProgress, LoadStart, LoadTest, Observer, Share},
     plan::{ClosedLoop, EndCondition, Plan},
     sample::Sample,
     summary::Summary,
@@ -86,6 +86,7 @@ pub fn load(url: &str, plan: Plan) -> LoadTest {
         threads: 1.try_into().expect("one"),
         seed: Seed(1),
         first_request: 0,
+        share: Share::WHOLE,
         observes_samples: false,
     }
 }

@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use stockade_lab::host;
 use stockade_load::{
     ClientOptions, Retries, Trust,
-    generator::{LoadTest, ProcessLimits, default_threads},
+    generator::{LoadTest, ProcessLimits, Share, default_threads},
     plan::{ClosedLoop, EndCondition, Plan},
     schedule::{ArrivalProcess, DURATION_MAX, Rate, Schedule, ScheduleLimitError, Step},
     targets::{FILE_BYTES_MAX, TargetFileError, log::AccessLog, siege, vegeta},
@@ -138,6 +138,7 @@ fn with_plan(args: LoadArgs, traffic: Traffic, plan: Plan) -> LoadTest {
         drain: args.drain.unwrap_or(args.timeout),
         seed: Seed(args.seed),
         first_request: 0,
+        share: Share::WHOLE,
         observes_samples: false,
     }
 }
