@@ -200,7 +200,10 @@ impl BodyFile {
     pub fn mark_sent(&self, offset: u64, bytes: usize) {
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
         for flags in self.flags(start, bytes) {
-            flags.fetch_or(SENT, Relaxed);
+            // Most pages have it: a large body is sent in many calls, and more than once.
+            if flags.load(Relaxed) & SENT == 0 {
+                flags.fetch_or(SENT, Relaxed);
+            }
         }
     }
 
