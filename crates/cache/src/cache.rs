@@ -15,6 +15,7 @@ use crate::{
         Engine, EngineConfig,
         insertion::Insertion,
         loader::{BoxError, CacheMode, LoadedValue, RequestOptions, StreamLoader, ValueLoader},
+        update::Update,
     },
     error::{Error, InvalidStrategy},
     freshness::Lifespan,
@@ -137,6 +138,37 @@ where
             engine.store.write_journal(target);
         }
         insertion
+    }
+
+    /// Changes the value of `key` by a function of the fresh value, if there is one. Returns the value that `change` kept or that was stored.
+    ///
+    /// `change` runs without a lock, and should do nothing else: if the key was changed or invalidated in the meantime, it is called again with
+    /// the new value. So callers lose no change of each other in this node's memory. As any value of a cache, it can be evicted
+    /// between two calls. As after an [`insert`](Self::insert), a load in flight is not stored, nor is a value in the writer's mailbox.
+    /// A value that a limit rejects, or that is not cacheable, removes the entry: `None`.
+    ///
+    /// A [shared tier](crate::Builder::shared_tier) receives the new value, but is not asked for the old one.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use stockade_cache::{Cache, Strategy, Update};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let strategy = Strategy { ttl: Some(Duration::from_secs(60)), ..Strategy::preset("stampede")? };
+    /// let requests: Cache<&str, u32> = Cache::new(strategy)?;
+    /// // Requests of a client in a minute that begins with the first.
+    /// let count = |client| {
+    ///     requests.update(&client, |counted| {
+    ///         Update::StoreInPlace(counted.map_or(0, |counted| counted.value) + 1)
+    ///     })
+    /// };
+    /// assert_eq!([count("192.0.2.1"), count("192.0.2.1"), count("192.0.2.2")], [Some(1), Some(2), Some(1)]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn update(&self, key: &K, change: impl FnMut(Option<&StoredValue<V>>) -> Update<V>) -> Option<V> {
+        self.engine.update(key, change)
     }
 
     /// Invalidates the entry of `key`. Returns true if there was one.
@@ -333,8 +365,8 @@ where
         })
     }
 
-    /// The stored value of `key`, whether or not it may be served. A load can validate it. Counts nothing, and is no
-    /// hit for the eviction policy.
+    /// The stored value of `key`, whether or not it may be served, unless it is [idle](crate::Builder::time_to_idle). A load can validate it.
+    /// Counts nothing, and is no hit for the eviction policy.
     #[must_use]
     pub fn peek<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<StoredValue<V>>
     where

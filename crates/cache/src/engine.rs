@@ -1,8 +1,9 @@
 //! The state of a cache, and what its parts share.
 //!
-//! [`request`] serves one request, [`load`] runs one load, [`insertion`] stores one value without a load, and
-//! [`shared_tier`] looks keys up in a tier that nodes share. Each of them adds methods to [`Engine`] and calls only those
-//! before it: `request` calls `load`, `load` and `insertion` call `shared_tier`, and all call this file.
+//! [`request`] serves one request, [`load`] runs one load, [`insertion`] stores one value without a load, [`update`] changes a
+//! stored one, and [`shared_tier`] looks keys up in a tier that nodes share. Each of them adds methods to [`Engine`], and they
+//! call each other in one direction: `request` calls `load`, `update` calls `insertion`, these call `shared_tier`, and all
+//! call this file.
 
 pub(crate) mod admission;
 pub(crate) mod insertion;
@@ -13,6 +14,7 @@ pub(crate) mod metrics;
 pub(crate) mod pending_work;
 pub(crate) mod request;
 pub(crate) mod shared_tier;
+pub(crate) mod update;
 pub(crate) mod writer;
 
 use std::{

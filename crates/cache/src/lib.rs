@@ -71,7 +71,7 @@
 //!
 //! # Limits
 //!
-//! Without a [`Limit`] values stay until they have expired; every store examines two entries and removes expired ones.
+//! Without a [`Limit`] values stay until they have expired, or no request has found them for an [idle time](Builder::time_to_idle); every store examines two entries and removes expired ones.
 //! A limit, in entries or in bytes, holds at every moment: room is made before a value is stored.
 //!
 //! Bytes count keys, values, the overhead of entries, and reservations of loads in flight: a load reserves the size of
@@ -130,25 +130,25 @@
 //! Nodes behind one source may share a [`tier`]; with the feature `redis` that is a Redis or Valkey. A load looks its
 //! key up there first. If the tier has no usable value, one node takes the key's lock and loads, and the others wait for
 //! its result ([`Outcome::Coalesced`]). A value that another node loaded earlier is a hit with the reason
-//! [`Reason::Shared`]. When a node [invalidates](Cache::invalidate) or [inserts](Cache::insert), the others stop serving
+//! [`Reason::Shared`]. When a node [invalidates](Cache::invalidate), [inserts](Cache::insert) or [updates](Cache::update), the others stop serving
 //! the old value a round trip later; a disconnected node serves it for its ttl at most. While the tier is unavailable,
 //! slow or returns corrupt data, each node coalesces and loads for itself. [`SharedTier`] is below the memory of a node
 //! or in place of it.
 //!
 //! # What it costs
 //!
-//! An entry costs 58 bytes beside its key and value, 16 more once a value of its shard may be stale, negative or refreshed by xfetch, and what else its policy keeps:
+//! An entry costs 58 bytes beside its key and value, 16 more once a value of its shard may be stale, negative or refreshed by xfetch, 8 more with an [idle time](Builder::time_to_idle), and what else its policy keeps:
 //! [`Cache::entry_overhead_bytes`] returns the sum for your types, which counts under a limit in bytes. Instructions of a hit and of a miss (look up,
 //! store, evict), `u64` to `u64`, without reading the clock:
 //!
 //! | policy | more bytes an entry | hit | miss, limit in entries | miss, in bytes |
 //! |---|---|---|---|---|
-//! | `sieve` | 0 | 138 | 785 | 1,126 |
-//! | `lrw` | 0 | 135 | 762 | 1,105 |
-//! | `lru` | 40 | 147 | 1,105 | 1,518 |
-//! | `s3-fifo` | 48 | 140 | 1,132 | 1,464 |
-//! | `lfu` | 72 | 157 | 1,148 | 1,547 |
-//! | `gdsf` | 80 | 168 | 1,206 | 1,604 |
+//! | `sieve` | 0 | 135 | 784 | 1,125 |
+//! | `lrw` | 0 | 132 | 760 | 1,104 |
+//! | `lru` | 40 | 143 | 1,103 | 1,516 |
+//! | `s3-fifo` | 48 | 137 | 1,130 | 1,463 |
+//! | `lfu` | 72 | 153 | 1,146 | 1,546 |
+//! | `gdsf` | 80 | 166 | 1,204 | 1,603 |
 //! | `auto` | 128 | as the chosen one | | |
 //!
 //! `auto` costs some 700 instructions more for each request of a sampled key, of which there are 10,000 a second at most, and 1,000 while
@@ -205,6 +205,7 @@ pub use codec::{Codec, RawCodec};
 pub use engine::{
     insertion::Insertion,
     loader::{CacheMode, LoadedValue, Remainder, RequestOptions, WithoutSource},
+    update::Update,
 };
 pub use entries::Entries;
 pub use error::{Error, InvalidStrategy};

@@ -207,15 +207,15 @@ stats! {
         stores_dropped = "stockade_load_stores_total" { mode = "dropped" },
     }
     store {
-        /// Values stored, by loads and inserts.
+        /// Values stored, by loads, inserts and updates.
         stores: u64 = counter "stockade_stores_total",
         /// Values answered and not stored: larger than `max_object`, or all bytes were reserved.
         stores_refused: u64 = counter "stockade_stores_refused_total",
         /// Values answered and not stored, because they were invalidated during the load.
         stores_outdated: u64 = counter "stockade_stores_outdated_total",
-        /// Entries invalidated.
+        /// Entries invalidated, or removed by an update.
         invalidated: u64 = counter "stockade_invalidated_total",
-        /// Entries removed because they had expired.
+        /// Entries removed because they had expired or were idle.
         evicted_expired: u64 = counter "stockade_evicted_total" { reason = "expired" },
         /// Entries evicted to make room.
         evicted_size: u64 = counter "stockade_evicted_total" { reason = "size" },

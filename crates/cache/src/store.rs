@@ -2,7 +2,9 @@
 
 mod account;
 pub(crate) mod budget;
+mod ghosts;
 pub(crate) mod held;
+mod idle;
 pub(crate) mod invalidation;
 pub(crate) mod limit;
 pub(crate) mod listing;
@@ -11,7 +13,9 @@ pub(crate) mod refills;
 pub(crate) mod removal;
 mod reservation;
 pub(crate) mod shard;
+mod sweep;
 mod tags;
+pub(crate) mod update;
 pub(crate) mod weigh;
 
 use std::{
@@ -33,6 +37,7 @@ use self::{
     account::ByteAccount,
     budget::{ByteBudget, EvictionProgress, ReservedBytes},
     held::{HeldEntries, IsHeldFn},
+    idle::IdleTimes,
     invalidation::{Invalidation, InvalidationLog, InvalidationSeq, JournalFn, TagHashes, TargetHash},
     limit::Limit,
     policy::Slot,
@@ -44,7 +49,7 @@ use self::{
 use crate::{
     freshness::Lifetime,
     locks::{RwLockReadGuard, SharedLock},
-    shadow::{SampledGhosts, Shadow, ShadowStats, StoredTimes},
+    shadow::{SampledGhosts, Shadow, StoredTimes},
     sharded::Sharded,
     stats::StoreStats,
 };
@@ -73,6 +78,8 @@ pub(crate) struct Store<K, V> {
     outdated: AtomicU64,
     invalidated: AtomicU64,
     counts_lookups: bool,
+    /// True if a hit is neither counted nor sampled, and entries have no idle time.
+    is_plain: bool,
     /// False: no value has ever expired or been stored with an end, so that lookups need no clock.
     has_end: AtomicBool,
     ghosts: SampledGhosts,
@@ -90,11 +97,19 @@ pub(crate) struct StoreConfig<K, V> {
     pub(crate) weigh: Option<WeighFn<K, V>>,
     pub(crate) tags: Option<TagsFn<K, V>>,
     pub(crate) is_held: Option<IsHeldFn<V>>,
+    pub(crate) idle: Option<Duration>,
     pub(crate) counts_lookups: bool,
     /// Only with a limit.
     pub(crate) shadow: Option<Shadow>,
     pub(crate) is_marker: Option<IsMarkerFn<V>>,
     pub(crate) on_removal: Option<RemovalFn<K, V>>,
+}
+
+impl<K, V> StoreConfig<K, V> {
+    /// The bytes of an entry beside those that its key and value own, without those of the eviction policy.
+    pub(crate) fn entry_bytes(&self) -> usize {
+        Shard::<K, V>::ENTRY_BYTES + self.idle.map_or(0, |_| IdleTimes::ENTRY_BYTES)
+    }
 }
 
 impl<K, V> Default for StoreConfig<K, V> {
@@ -103,6 +118,7 @@ impl<K, V> Default for StoreConfig<K, V> {
             weigh: None,
             tags: None,
             is_held: None,
+            idle: None,
             counts_lookups: false,
             shadow: None,
             is_marker: None,
@@ -203,7 +219,9 @@ pub enum StoreRejection {
 
 impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
     pub(crate) fn new(seed: Seed, limit: Option<&Limit>, config: StoreConfig<K, V>) -> Self {
-        let StoreConfig { weigh, tags, is_held, counts_lookups, shadow, is_marker, on_removal } = config;
+        let entry_bytes = config.entry_bytes();
+        let StoreConfig { weigh, tags, is_held, idle, counts_lookups, shadow, is_marker, on_removal } =
+            config;
         let shards = limit::shards(limit);
         let entries = limit.and_then(|limit| limit.entries).unwrap_or(usize::MAX);
         let weight = limit.zip(weigh).and_then(|(limit, weigh)| {
@@ -220,14 +238,14 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         let part = |number: usize, hasher: &_| {
             // The first shards get the remainder of the division.
             let entries_max = entries / shards + usize::from(number < entries % shards);
-            let shard = Shard::new(hasher, limit, entries_max, tagging.is_some());
+            let shard = Shard::new(hasher, limit, entries_max, tagging.is_some(), idle);
             LockedShard { hits: AtomicU64::new(0), misses: AtomicU64::new(0), shard: SharedLock::new(shard) }
         };
         let ghosts = SampledGhosts::new(shadow.as_ref(), limit, seed.child("ghosts"));
         let policy_bytes = limit.map_or(0, |limit| limit.policy.entry_bytes);
         Self {
             parts: Sharded::new(seed, shards, part),
-            entry_bytes: Shard::<K, V>::ENTRY_BYTES + policy_bytes,
+            entry_bytes: entry_bytes + policy_bytes,
             weight,
             tagging,
             invalidations: InvalidationLog::new(seed.child("invalidations")),
@@ -235,8 +253,9 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
             outdated: AtomicU64::new(0),
             invalidated: AtomicU64::new(0),
             counts_lookups,
+            is_plain: !counts_lookups && ghosts.is_none() && idle.is_none(),
             // The values of a ghost may expire.
-            has_end: AtomicBool::new(!ghosts.is_none()),
+            has_end: AtomicBool::new(!ghosts.is_none() || idle.is_some()),
             ghosts,
             is_marker,
             on_removal,
@@ -260,7 +279,14 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         let part = self.parts.part(hash);
         let shard = part.shard.read();
         match shard.get_fresh(hash, key, now) {
-            Ok(hit) => {
+            Ok((value, loaded, _)) if self.is_plain => {
+                drop(shard);
+                Ok((value, loaded))
+            }
+            Ok((value, loaded, slot)) => {
+                if !shard.touch(slot, now) {
+                    return Err(SlowLookup { shard, slot: Some(slot), misses: self.misses(part) });
+                }
                 // Before the lock is released: afterwards the compiler would keep more values.
                 if RECORDS && self.ghosts.may_sample(hash) {
                     self.record_sampled(shard, hash, key, now);
@@ -270,74 +296,21 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
                 if self.counts_lookups {
                     part.hits.fetch_add(1, Relaxed);
                 }
-                Ok(hit)
+                Ok((value, loaded))
             }
-            Err(slot) => {
-                let misses = self.counts_lookups.then_some(&part.misses);
-                Err(SlowLookup { shard, slot, misses })
-            }
+            Err(slot) => Err(SlowLookup { shard, slot, misses: self.misses(part) }),
         }
     }
 
-    /// Records a request for the ghosts.
-    #[inline]
-    pub(crate) fn record_request<Q: Hash + Eq + ?Sized>(&self, key: &Q, now: Time)
-    where
-        K: Borrow<Q>,
-    {
-        if let Some(hash) = self.sampled_hash(key) {
-            self.record_sampled(self.parts.part(hash).shard.read(), hash, key, now);
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn record_sampled<Q: Hash + Eq + ?Sized>(
-        &self,
-        shard: RwLockReadGuard<'_, Shard<K, V>>,
-        hash: u64,
-        key: &Q,
-        now: Time,
-    ) where
-        K: Borrow<Q>,
-    {
-        let stored = shard.stored_times(hash, key, self.is_marker.as_deref());
-        drop(shard);
-        if self.ghosts.request(hash, now, stored) {
-            // Each shard moves its entries at its next stores.
-            self.parts.iter().for_each(|part| part.shard.write().switch_policy(self.ghosts.chosen()));
-        }
-    }
-
-    /// Records for the ghosts that the value of a load is not stored.
-    pub(crate) fn record_not_stored(&self, key: &K) {
-        if let Some(hash) = self.sampled_hash(key) {
-            self.ghosts.not_stored(hash);
-        }
-    }
-
-    /// The hash of a key, if it is in the sample.
-    #[inline]
-    fn sampled_hash<Q: Hash + ?Sized>(&self, key: &Q) -> Option<u64> {
-        if self.ghosts.is_none() {
-            return None;
-        }
-        let hash = self.parts.hash(key);
-        self.ghosts.may_sample(hash).then_some(hash)
+    /// The counter of misses, if lookups are counted.
+    fn misses<'a>(&self, part: &'a LockedShard<K, V>) -> Option<&'a AtomicU64> {
+        self.counts_lookups.then_some(&part.misses)
     }
 
     /// True if stored values expire.
     #[inline]
     pub(crate) fn has_end(&self) -> bool {
         self.has_end.load(Relaxed)
-    }
-
-    pub(crate) fn has_ghosts(&self) -> bool {
-        !self.ghosts.is_none()
-    }
-
-    pub(crate) fn shadow_stats(&self, now: Time) -> Option<ShadowStats> {
-        self.ghosts.stats(now)
     }
 
     /// Looks up a key for a request that has been counted.
@@ -434,8 +407,27 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
     }
 
     /// Stores a value, unless it was invalidated since its load started.
+    #[inline]
     pub(crate) fn insert(&self, new: NewValue<K, V>, life: &Lifetime, permit: StorePermit, now: Time) {
-        let NewValue { key, value, since, took } = new;
+        let since = new.since;
+        let is_current = |_: &_, _: &_, hash, tags: &_| !self.is_outdated_now(since, hash, tags);
+        if let Err(hash) = self.insert_if(new, life, permit, now, is_current) {
+            self.reject_outdated(hash);
+        }
+    }
+
+    /// Stores a value, unless a younger one is stored. `is_wanted` is called under the lock with the key, its hash and the hashes of tags; if
+    /// it returns false nothing is stored, and the hash is the error.
+    #[inline]
+    fn insert_if(
+        &self,
+        new: NewValue<K, V>,
+        life: &Lifetime,
+        permit: StorePermit,
+        now: Time,
+        is_wanted: impl FnOnce(&Shard<K, V>, &K, u64, &[u64]) -> bool,
+    ) -> Result<(), u64> {
+        let NewValue { key, value, took, .. } = new;
         let weight = permit.weight;
         let hash = self.parts.hash(&key);
         let tags = self.tags(&key, &value);
@@ -452,9 +444,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         });
         let mut gone = RemovedEntries::new();
         let mut shard = self.parts.part(hash).shard.write();
-        if self.is_outdated_now(since, hash, tags) {
-            drop(shard);
-            return self.reject_outdated(hash);
+        if !is_wanted(&shard, &key, hash, tags) {
+            return Err(hash);
         }
         let is_stored = shard.insert(NewEntry { hash, key, value, life, weight, tags }, now, &mut gone);
         // Unlock before removed entries are dropped.
@@ -469,6 +460,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
             self.outdated.fetch_add(1, Relaxed);
         }
         self.drop_outside(gone);
+        Ok(())
     }
 
     /// Removes the stored value of the key of a value that is not stored, unless that one was invalidated since its load
@@ -557,11 +549,23 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         let hash = self.parts.hash(key);
         let mut gone = RemovedEntries::new();
         let was_there = self.parts.part(hash).shard.write().invalidate(hash, key, how, now, &mut gone);
+        self.end_invalidation(hash, was_there, gone, how, now);
+        was_there
+    }
+
+    /// After the entry of a key was invalidated, and the lock was released.
+    fn end_invalidation(
+        &self,
+        hash: u64,
+        was_there: bool,
+        gone: RemovedEntries<K, V>,
+        how: Invalidation,
+        now: Time,
+    ) {
         self.drop_outside(gone);
         self.ghosts.invalidate(&[shard::shorten(hash)], how, now);
         self.invalidated.fetch_add(u64::from(was_there), Relaxed);
         self.write_journal(TargetHash::Key(hash));
-        was_there
     }
 
     /// The record of a key; `None`: there is no journal.
@@ -608,11 +612,6 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         let count = self.invalidate_matching(&InvalidationFilter::Keys(matches), how, now);
         self.write_journal(TargetHash::All);
         count
-    }
-
-    /// Invalidates the entries of all ghosts.
-    pub(crate) fn invalidate_ghosts(&self, how: Invalidation, now: Time) {
-        self.ghosts.invalidate_all(how, now);
     }
 
     /// In steps, so that no lock is held for long.

@@ -44,9 +44,9 @@ use crate::{
     batch::{BatchLoader, Batching},
     builder::Builder,
     cache::Validated,
-    engine::{insertion::Insertion, loader::BoxError},
+    engine::{insertion::Insertion, loader::BoxError, update::Update},
     error::{Error, InvalidStrategy},
-    store::invalidation::Invalidation,
+    store::{StoredValue, invalidation::Invalidation},
     strategy::Strategy,
 };
 
@@ -86,6 +86,11 @@ where
     /// Stores a value that did not come from a load: [`crate::Cache::insert`].
     pub fn insert(&self, key: K, value: V) -> Insertion {
         self.0.insert(key, value)
+    }
+
+    /// Changes the value of `key` by a function of the fresh one: [`crate::Cache::update`].
+    pub fn update(&self, key: &K, change: impl FnMut(Option<&StoredValue<V>>) -> Update<V>) -> Option<V> {
+        self.0.update(key, change)
     }
 
     /// Invalidates the entry of `key`: [`crate::Cache::invalidate`].

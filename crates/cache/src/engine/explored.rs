@@ -9,7 +9,7 @@ use shuttle::{
 };
 
 use super::*;
-use crate::{Batching, Breaker, Cache, LoadBounds, locks::Lock};
+use crate::{Batching, Breaker, Cache, LoadBounds, Update, locks::Lock};
 
 /// Tasks and clock of a schedule. Only the test moves the time, and no deadline passes.
 #[derive(Clone, Default)]
@@ -306,5 +306,30 @@ fn callers_of_batches_share_loads_whatever_their_schedule() {
         let mut loaded = std::mem::take(&mut *loaded.lock());
         loaded.sort_unstable();
         assert_eq!(loaded, [1, 2, 3, 4, 9]);
+    });
+}
+
+/// Threads change a value, beside an invalidation and a load of another key: the invalidation alone loses changes.
+#[test]
+fn no_change_of_a_value_is_lost() {
+    explore(|| {
+        let (cache, _) = cache(stampede());
+        let spawn_add = |more: u32| {
+            let cache = cache.clone();
+            thread::spawn(move || {
+                for _ in 0..2 {
+                    let add = |stored: u32| Update::Store(stored + more);
+                    let sum = cache.update(&1, |stored| add(stored.map_or(0, |stored| stored.value)));
+                    assert!(sum.is_some_and(|sum| !(sum / more).is_multiple_of(10)), "{sum:?} has no {more}");
+                }
+            })
+        };
+        let loader = spawn_get(&cache, &Arc::default(), 2);
+        let threads = [spawn_add(1), spawn_add(10)];
+        let was_stored = cache.invalidate(&1, Invalidation::Hard);
+        threads.into_iter().for_each(|thread| thread.join().expect("no thread panics"));
+        drop(loader.join().expect("no thread panics"));
+        let sum = cache.get(&1);
+        assert!(sum == Some(22) || was_stored && sum.is_none_or(|sum| sum < 22), "{sum:?}");
     });
 }

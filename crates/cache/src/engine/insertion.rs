@@ -86,7 +86,7 @@ where
     }
 }
 
-fn loaded<K, V: Clone>(new: &NewValue<K, V>, life: Option<Lifetime>, at: Time) -> Loaded<V> {
+pub(super) fn loaded<K, V: Clone>(new: &NewValue<K, V>, life: Option<Lifetime>, at: Time) -> Loaded<V> {
     let &NewValue { ref value, since, took, .. } = new;
     Loaded { value: value.clone(), life, at, took, since, via: LoadedFrom::Load }
 }

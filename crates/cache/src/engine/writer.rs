@@ -33,12 +33,12 @@ pub(crate) struct Write<K: Hash + Eq + Clone, V: Clone> {
 }
 
 impl<K: Hash + Eq + Clone, V: Clone> Write<K, V> {
-    fn execute(self, store: &Store<K, V>) {
-        let Loaded { value, life, at, took, since, .. } = self.loaded;
+    fn execute(self, store: &Store<K, V>, now: Time) {
+        let Loaded { value, life, took, since, .. } = self.loaded;
         let new = NewValue { key: self.key, value, since, took };
         match life.zip(self.permit) {
-            Some((life, permit)) => store.insert(new, &life, permit, at),
-            None => store.remove_older(&new, at),
+            Some((life, permit)) => store.insert(new, &life, permit, now),
+            None => store.remove_older(&new, now),
         }
         // Free the key after the store: a request that finds it free has to find the value.
         drop((self.key_guard, self.claim, self.pending_work));
@@ -119,7 +119,7 @@ where
     pub(crate) async fn store(&self, write: Write<K, V>) -> Result<(), Error> {
         let Some(MailboxSender { writes, call_timeout }) = &self.mailbox else {
             self.counters.stores_sync.increment();
-            write.execute(&self.store);
+            write.execute(&self.store, self.runtime.coarse_now());
             return Ok(());
         };
         let (done, is_done) = oneshot::channel();
@@ -140,7 +140,7 @@ where
     pub(crate) fn store_async(&self, write: Write<K, V>) -> bool {
         let Some(MailboxSender { writes, .. }) = &self.mailbox else {
             self.counters.stores_async.increment();
-            write.execute(&self.store);
+            write.execute(&self.store, self.runtime.coarse_now());
             return true;
         };
         let sent = writes.try_send(MailboxWrite { write, sent: self.runtime.now(), done: None });
@@ -169,7 +169,7 @@ async fn run_mailbox<K, V, R>(
             free_at = free_at.max(sent) + cost;
             runtime.sleep_until(free_at).await;
         }
-        write.execute(&store);
+        write.execute(&store, runtime.coarse_now());
         if let Some(done) = done {
             // A caller that timed out has dropped the receiver.
             let _ = done.send(());

@@ -203,7 +203,7 @@ mod tests {
     use stockade_model::{seed::Seed, time::Virtual};
 
     use super::*;
-    use crate::{Cache, Invalidation, Strategy};
+    use crate::{Cache, Invalidation, Strategy, Update};
 
     /// A snapshot that copies the old value began before the record, so that its journal has it.
     #[test]
@@ -223,6 +223,9 @@ mod tests {
         cache.invalidate_tag("all", Invalidation::Hard);
         cache.insert(1, 13);
         cache.invalidate_all(Invalidation::Hard);
-        assert_eq!(*seen.lock(), [Some(10), Some(11), None, Some(12), None, Some(13), None]);
+        cache.update(&1, |_| Update::Store(14));
+        cache.update(&1, |_| Update::Remove);
+        let expected = [Some(10), Some(11), None, Some(12), None, Some(13), None, Some(14), None];
+        assert_eq!(*seen.lock(), expected);
     }
 }

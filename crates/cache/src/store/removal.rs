@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 pub enum RemovalReason {
     /// The limit was reached, and the policy chose it.
     Evicted,
-    /// It was not to be served any more. Stores find such entries one after the other, so this comes some time after the
+    /// It was not to be served any more: it had expired or was idle. Stores find such entries one after the other, so this comes some time after the
     /// expiry. An expired entry may leave for another reason before.
     Expired,
     /// It was invalidated, or a newer value of its key was not stored.

@@ -1,18 +1,23 @@
 //! One part of the store: entries, their eviction policy and their refills. It decides; it has no lock and never
 //! awaits.
 
-use std::{borrow::Borrow, cmp::Reverse, collections::BinaryHeap, hash::Hash, mem::replace, num::NonZeroU32};
+use std::{
+    borrow::Borrow, cmp::Reverse, collections::BinaryHeap, hash::Hash, mem::replace, num::NonZeroU32,
+    time::Duration,
+};
 
 use foldhash::quality::FixedState;
 use hashbrown::HashTable;
 use stockade_model::time::Time;
 
 use super::{
+    idle::IdleTimes,
     invalidation::Invalidation,
     limit::{Limit, LimitBounds},
     policy::{Listed, Policy, PolicyData, PolicyEntries, PolicyInstance, Slot},
     refills::{Refills, Version},
     removal::{RemovalReason, RemovedEntries, RemovedEntry},
+    sweep::ExpirySweep,
     tags::TagIndex,
 };
 use crate::{
@@ -40,6 +45,8 @@ const CAPACITY_MIN: usize = 256;
 pub(crate) struct Shard<K, V> {
     index: HashTable<Slot>,
     entries: Vec<Option<Entry<K, V>>>,
+    /// Only with an idle time.
+    idle: Option<Box<IdleTimes>>,
     policy: PolicyInstance,
     /// Lowest slot first, so that the highest stay vacant and their memory can be released. May contain slots that
     /// are beyond the end or taken again.
@@ -57,6 +64,8 @@ pub(crate) struct Shard<K, V> {
     unpurged: usize,
     evicted_expired: u64,
     reclaims: u64,
+    /// Entries that were removed since a newer value of their key was not stored, or by a change.
+    removals: u64,
     tags: Option<TagIndex>,
     /// Slots allocated in advance.
     room: usize,
@@ -106,6 +115,24 @@ impl SpanTable {
     }
 }
 
+/// The state of a key: equal as long as nothing changes what is stored under it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EntryStamp {
+    /// 0: nothing is stored.
+    version: Version,
+    expires: Time,
+    pub(crate) loaded: Time,
+    /// Of the shard.
+    removals: u64,
+}
+
+impl EntryStamp {
+    /// True if nothing is stored any more, and it was evicted or has expired since `seen`.
+    pub(crate) fn is_evicted(&self, seen: &Self) -> bool {
+        self.version == 0 && self.removals == seen.removals
+    }
+}
+
 /// An entry outside of the store.
 #[derive(Clone, Debug)]
 pub(crate) struct EntryCopy<K, V> {
@@ -121,45 +148,6 @@ pub(crate) struct NewEntry<'a, K, V> {
     pub(crate) life: &'a Lifetime,
     pub(crate) weight: u32,
     pub(crate) tags: &'a [u64],
-}
-
-/// Examines all slots in turn for expired entries. It pauses while none can have expired.
-#[derive(Debug)]
-struct ExpirySweep {
-    at: Slot,
-    /// No entry expires before this.
-    earliest: Time,
-    /// No entry examined in this turn, or stored since its start, expires before this.
-    earliest_next: Time,
-}
-
-impl Default for ExpirySweep {
-    fn default() -> Self {
-        Self { at: 0, earliest: Time::NEVER, earliest_next: Time::NEVER }
-    }
-}
-
-impl ExpirySweep {
-    /// The next slot to examine.
-    fn next(&mut self, slots: usize) -> Slot {
-        if self.at as usize >= slots {
-            self.at = 0;
-            self.earliest = replace(&mut self.earliest_next, Time::NEVER);
-        }
-        self.at += 1;
-        self.at - 1
-    }
-
-    /// Registers a new or changed expiry.
-    fn register(&mut self, gone: Time) {
-        self.earliest = self.earliest.min(gone);
-        self.keep(gone);
-    }
-
-    /// Registers the expiry of an entry that was examined.
-    fn keep(&mut self, gone: Time) {
-        self.earliest_next = self.earliest_next.min(gone);
-    }
 }
 
 /// Entries removed by expiry and by limits.
@@ -258,6 +246,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         limit: Option<&Limit>,
         entries_max: usize,
         has_tags: bool,
+        idle: Option<Duration>,
     ) -> Self {
         let reclaim = limit.map_or(0.0, |limit| limit.reclaim);
         let is_limited = limit.is_some_and(|limit| limit.entries.is_some());
@@ -265,6 +254,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         Self {
             index: HashTable::with_capacity(room),
             entries: Vec::with_capacity(room),
+            idle: idle.map(|idle| Box::new(IdleTimes::new(idle))),
             policy: limit.map_or(PolicyInstance::Unlimited, |limit| first_policy(limit).start()),
             vacant: BinaryHeap::new(),
             room,
@@ -279,18 +269,20 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             unpurged: 0,
             evicted_expired: 0,
             reclaims: 0,
+            removals: 0,
             tags: has_tags.then(|| TagIndex::new(hasher)),
         }
     }
 
-    /// A simply fresh value with the end of its load; else the slot for [`look_up_aged`](Self::look_up_aged).
+    /// A simply fresh value with the end of its load and its slot, which the caller [touches](Self::touch); else the slot for
+    /// [`look_up_aged`](Self::look_up_aged).
     #[inline]
     pub(crate) fn get_fresh<Q: Eq + ?Sized>(
         &self,
         hash: u64,
         key: &Q,
         now: Time,
-    ) -> Result<(V, Time), Option<Slot>>
+    ) -> Result<(V, Time, Slot), Option<Slot>>
     where
         K: Borrow<Q>,
     {
@@ -299,7 +291,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             return Err(Some(slot));
         }
         self.policy.on_hit(slot, &entry.policy_data);
-        Ok((entry.value.clone(), entry.loaded))
+        Ok((entry.value.clone(), entry.loaded, slot))
     }
 
     #[cold]
@@ -314,7 +306,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     {
         let Some(entry) = &self.entries[slot as usize] else { return LookupResult::Missing { version: 0 } };
         let (version, life) = (entry.version.get(), self.life(slot, entry));
-        if now >= life.kept_until() {
+        if now >= life.kept_until() || !self.touch(slot, now) {
             return LookupResult::Missing { version };
         }
         self.policy.on_hit(slot, &entry.policy_data);
@@ -327,8 +319,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         K: Borrow<Q>,
     {
         match self.get_fresh(hash, key, now) {
-            Ok((value, loaded)) => LookupResult::Fresh { value, loaded },
-            Err(Some(slot)) => self.look_up_aged(slot, key, now),
+            Ok((value, loaded, slot)) if self.touch(slot, now) => LookupResult::Fresh { value, loaded },
+            Ok((.., slot)) | Err(Some(slot)) => self.look_up_aged(slot, key, now),
             Err(None) => LookupResult::Missing { version: 0 },
         }
     }
@@ -339,8 +331,37 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         K: Borrow<Q>,
     {
         let (slot, entry) = self.find(hash, key)?;
-        let life = self.life(slot, entry);
-        (now < life.kept_until()).then(|| (entry.value.clone(), life))
+        (now < self.kept_until(slot, entry)).then(|| (entry.value.clone(), self.life(slot, entry)))
+    }
+
+    /// A fresh value with its times, for a request.
+    pub(crate) fn get_with_life(&self, hash: u64, key: &K, now: Time) -> Option<(V, Lifetime)> {
+        let (slot, entry) = self.find(hash, key)?;
+        if now >= entry.expires || !self.touch(slot, now) {
+            return None;
+        }
+        self.policy.on_hit(slot, &entry.policy_data);
+        Some((entry.value.clone(), self.life(slot, entry)))
+    }
+
+    pub(crate) fn stamp(&self, hash: u64, key: &K) -> EntryStamp {
+        let (version, expires, loaded) =
+            self.find(hash, key).map_or((0, Time::ZERO, Time::ZERO), |(_, entry)| {
+                (entry.version.get(), entry.expires, entry.loaded)
+            });
+        EntryStamp { version, expires, loaded, removals: self.removals }
+    }
+
+    /// Records a request for the idle time. Returns false if the entry is idle already.
+    #[inline]
+    pub(crate) fn touch(&self, slot: Slot, now: Time) -> bool {
+        self.idle.as_ref().is_none_or(|idle| idle.touch(slot, now))
+    }
+
+    /// From here on the entry is not served, by its lifetime and its idle time.
+    fn kept_until(&self, slot: Slot, entry: &Entry<K, V>) -> Time {
+        let kept_until = self.spans.get(slot).kept_until(entry.expires);
+        self.idle.as_ref().map_or(kept_until, |idle| kept_until.min(idle.end(slot)))
     }
 
     fn life(&self, slot: Slot, entry: &Entry<K, V>) -> Lifetime {
@@ -385,7 +406,9 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         if now >= self.sweep.earliest {
             self.sweep(SWEEP_SLICE, now, gone);
         }
-        let found = self.find(hash, &key).map(|(slot, there)| (slot, there.loaded > life.loaded));
+        let is_younger =
+            |slot, there: &Entry<K, V>| there.loaded > life.loaded && now < self.kept_until(slot, there);
+        let found = self.find(hash, &key).map(|(slot, there)| (slot, is_younger(slot, there)));
         if let Some((_, true)) = found {
             gone.push(RemovedEntry { key, value, weight: 0, reason: None });
             return false;
@@ -398,7 +421,11 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             Some((slot, _)) => slot,
             None => self.take_slot(now, gone),
         };
-        self.sweep.register(life.kept_until());
+        let kept_until = life.kept_until();
+        self.sweep.register(match &mut self.idle {
+            Some(idle) => kept_until.min(idle.start(slot, now)),
+            None => kept_until,
+        });
         self.spans.set(slot, spans);
         if let Some(index) = &mut self.tags {
             index.set(slot, tags);
@@ -440,6 +467,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     pub(crate) fn remove(&mut self, hash: u64, key: &K) -> Option<RemovedEntry<K, V>> {
         self.end_refill(key);
         let (slot, _) = self.find(hash, key)?;
+        self.removals += 1;
         self.remove_slot(slot, RemovalReason::Invalidated)
     }
 
@@ -602,7 +630,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             let slot = self.sweep.next(self.entries.len());
             let Some(entry) = self.entries.get(slot as usize) else { return slots };
             let Some(entry) = entry else { continue };
-            let gone_from = self.spans.get(slot).kept_until(entry.expires);
+            let gone_from = self.kept_until(slot, entry);
             if now < gone_from {
                 self.sweep.keep(gone_from);
             } else {
@@ -653,6 +681,9 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         if 2 * needed < self.entries.capacity() {
             self.entries.shrink_to(needed);
             self.spans.shrink(self.entries.len(), needed);
+            if let Some(idle) = &mut self.idle {
+                idle.shrink(self.entries.len(), needed);
+            }
             let entries = &self.entries;
             self.vacant.retain(|Reverse(slot)| matches!(entries.get(*slot as usize), Some(None)));
             self.vacant.shrink_to(needed);
@@ -720,11 +751,10 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     /// A copy of the entry in a slot, unless it is not to be served any more.
     pub(crate) fn copy(&self, slot: Slot, now: Time) -> Option<EntryCopy<K, V>> {
         let entry = self.entries.get(slot as usize)?.as_ref()?;
-        let life = self.life(slot, entry);
-        (now < life.kept_until()).then(|| EntryCopy {
+        (now < self.kept_until(slot, entry)).then(|| EntryCopy {
             key: entry.key.clone(),
             value: entry.value.clone(),
-            life,
+            life: self.life(slot, entry),
         })
     }
 

@@ -5,6 +5,7 @@ mod batches;
 mod breaker_scope;
 mod faults;
 mod flood;
+mod idle;
 mod invalidation;
 #[cfg(feature = "tower")]
 mod layer;
@@ -23,4 +24,5 @@ mod spans;
 mod strategies;
 mod streaming;
 mod threads;
+mod updates;
 mod without_tokio;

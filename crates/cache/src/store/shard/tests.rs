@@ -18,7 +18,7 @@ fn hash(key: u8) -> u64 {
 
 fn shard(limit: Option<&Limit>) -> Shard<u8, u32> {
     let entries_max = limit.and_then(|limit| limit.entries).unwrap_or(usize::MAX);
-    Shard::new(&FixedState::with_seed(1), limit, entries_max, false)
+    Shard::new(&FixedState::with_seed(1), limit, entries_max, false, None)
 }
 
 /// Even and odd values have a tag each.
@@ -125,7 +125,7 @@ proptest! {
         let limit = limit.as_ref();
         let entries_max = limit.and_then(|limit| limit.entries).unwrap_or(usize::MAX);
         let hasher = FixedState::with_seed(1);
-        let mut shard = Shard::new(&hasher, limit, entries_max, true);
+        let mut shard = Shard::new(&hasher, limit, entries_max, true, None);
 // Values, and until when they are fresh.
         let mut model: BTreeMap<u8, (u32, Time)> = BTreeMap::new();
         let serves_stale = !stale_for.is_zero();
@@ -244,7 +244,7 @@ fn a_version_is_claimed_once() {
 
 #[test]
 fn stores_remove_expired_entries() {
-    let mut shard: Shard<u32, u32> = Shard::new(&FixedState::with_seed(1), None, usize::MAX, false);
+    let mut shard: Shard<u32, u32> = Shard::new(&FixedState::with_seed(1), None, usize::MAX, false, None);
     let store = |shard: &mut Shard<u32, u32>, key: u32, expires, now| {
         shard.insert(new_plain(key, &until(expires), 0), now, &mut RemovedEntries::new());
     };
@@ -266,7 +266,7 @@ fn stores_remove_expired_entries() {
 #[test]
 fn reclaiming_removes_expired_entries_then_the_oldest() {
     let limit = Limit { policy: Policy::LRW, reclaim: 0.3, ..Limit::entries(1_000) };
-    let mut shard: Shard<u32, u32> = Shard::new(&FixedState::with_seed(1), Some(&limit), 1_000, false);
+    let mut shard: Shard<u32, u32> = Shard::new(&FixedState::with_seed(1), Some(&limit), 1_000, false, None);
     let store = |shard: &mut Shard<u32, u32>, now, key: u32, expires| {
         let mut gone = RemovedEntries::new();
         shard.insert(new_plain(key, &until(expires), 0), at(now), &mut gone);
@@ -315,6 +315,7 @@ fn memory_of_removed_entries_is_released() {
         Some(&Limit { policy: Policy::LRW, ..Limit::bytes(1) }),
         0,
         false,
+        None,
     );
     shard.ceiling = LimitBounds::new(usize::MAX, 0.0);
     let insert = |shard: &mut Shard<u32, u32>, key| {

@@ -1,0 +1,122 @@
+//! Changes a stored value by a function of it.
+
+use std::{hash::Hash, time::Duration};
+
+use stockade_model::time::{Runtime, Time};
+
+use super::{Engine, insertion::loaded};
+use crate::{
+    freshness::{Lifespan, Lifetime},
+    store::{NewValue, StoredValue, invalidation::Invalidation, update::Seen},
+    tier::InvalidationTarget,
+};
+
+/// A change of a stored value: [`Cache::update`](crate::Cache::update).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Update<V> {
+    /// Leaves the entry as it is.
+    Keep,
+    /// Stores this value, for the strategy's `ttl`.
+    Store(V),
+    /// Stores this value, with times of its own.
+    StoreFor(V, Lifespan),
+    /// Stores this value with the times of the fresh one, so that it expires when that would have expired. Without a fresh value, as
+    /// [`Store`](Self::Store).
+    StoreInPlace(V),
+    /// Removes the entry, as a [hard](Invalidation::Hard) invalidation of its key does.
+    Remove,
+}
+
+/// The key was changed since it was seen.
+struct Conflict;
+
+impl<K, V, R> Engine<K, V, R>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    R: Runtime,
+{
+    /// Returns the value that is stored afterwards.
+    pub(crate) fn update(
+        &self,
+        key: &K,
+        mut change: impl FnMut(Option<&StoredValue<V>>) -> Update<V>,
+    ) -> Option<V> {
+        loop {
+            let now = self.runtime.coarse_now();
+            let seen = self.store.see(key, now);
+            let own_life = |value: &V, own| self.lifetime_of(value, own, now, Duration::ZERO);
+            let (value, life) = match change(seen.fresh.as_ref().map(|(stored, _)| stored)) {
+                Update::Keep => return seen.fresh.map(|(stored, _)| stored.value),
+                Update::Remove => (None, None),
+                Update::Store(value) => {
+                    let life = own_life(&value, None);
+                    (Some(value), life)
+                }
+                Update::StoreFor(value, lifespan) => {
+                    let life = own_life(&value, Some(lifespan));
+                    (Some(value), life)
+                }
+                Update::StoreInPlace(value) => {
+                    let same = seen.fresh.as_ref().map(|(_, life)| *life);
+                    let life = same.or_else(|| own_life(&value, None));
+                    (Some(value), life)
+                }
+            };
+            let done = match value.zip(life) {
+                Some((value, life)) => self.replace(key, &seen, value, life, now),
+                None => self.remove_seen(key, &seen, now),
+            };
+            if let Ok(value) = done {
+                return value;
+            }
+        }
+    }
+
+    fn replace(
+        &self,
+        key: &K,
+        seen: &Seen<V>,
+        value: V,
+        life: Lifetime,
+        now: Time,
+    ) -> Result<Option<V>, Conflict> {
+        // The clock may be behind that of the stored value, which is older all the same.
+        let life = Lifetime { loaded: life.loaded.max(seen.stamp.loaded), ..life };
+        let new = NewValue {
+            key: key.clone(),
+            value: value.clone(),
+            since: self.store.invalidation_seq(),
+            took: Duration::ZERO,
+        };
+        let published = self.shared.is_some().then(|| loaded(&new, Some(life), now));
+        if self.has_memory() {
+            let Ok(permit) = self.store.reserve_for_store(key, &value, None) else {
+                return self.remove_seen(key, seen, now);
+            };
+            let has_loads = || !self.pending_work.is_idle();
+            if !self.store.replace(seen, new, &life, permit, now, has_loads) {
+                return Err(Conflict);
+            }
+            if let Some(target) = self.store.journal_target(key) {
+                self.store.write_journal(target);
+            }
+        }
+        if let Some(loaded) = published {
+            self.publish_write(key, &loaded);
+        }
+        Ok(Some(value))
+    }
+
+    fn remove_seen(&self, key: &K, seen: &Seen<V>, now: Time) -> Result<Option<V>, Conflict> {
+        // Published first: after the removal no request on this node receives the tier's old value.
+        let target = |shared: &crate::SharedTier<K, V>| InvalidationTarget::Key(shared.keys.encode(key));
+        self.publish_invalidation(target, Invalidation::Hard);
+        if !self.store.remove_seen(seen, key, now) {
+            return Err(Conflict);
+        }
+        // Later requests must not wait for a load whose value is outdated.
+        self.coalescer.detach(key);
+        Ok(None)
+    }
+}

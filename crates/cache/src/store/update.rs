@@ -1,0 +1,75 @@
+//! Stores and removals on the condition that a key is as it was seen.
+
+use std::hash::Hash;
+
+use stockade_model::time::Time;
+
+use super::{
+    NewValue, Store, StorePermit, StoredValue,
+    invalidation::{Invalidation, InvalidationSeq, TargetHash},
+    shard::{EntryStamp, Shard},
+};
+use crate::freshness::Lifetime;
+
+/// A key as it was seen by a request.
+pub(crate) struct Seen<V> {
+    pub(crate) fresh: Option<(StoredValue<V>, Lifetime)>,
+    pub(crate) stamp: EntryStamp,
+    since: InvalidationSeq,
+}
+
+impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
+    /// Looks a key up for a change of its value.
+    pub(crate) fn see(&self, key: &K, now: Time) -> Seen<V> {
+        // Before the lookup: an invalidation that comes later has a later number, or changes the entry.
+        let since = self.invalidation_seq();
+        self.read(key, |shard, hash| {
+            let fresh = shard.get_with_life(hash, key, now);
+            let fresh = fresh.map(|(value, life)| (StoredValue::new(value, &life, now), life));
+            Seen { fresh, stamp: shard.stamp(hash, key), since }
+        })
+    }
+
+    /// As [`insert`](Self::insert), if the key is as it was seen. Returns false if it is not. `has_loads`: loads in flight are not stored
+    /// over the value.
+    pub(crate) fn replace(
+        &self,
+        seen: &Seen<V>,
+        new: NewValue<K, V>,
+        life: &Lifetime,
+        permit: StorePermit,
+        now: Time,
+        has_loads: impl FnOnce() -> bool,
+    ) -> bool {
+        let stored = self.insert_if(new, life, permit, now, |shard, key, hash, tags| {
+            let is_unchanged = self.is_unchanged(shard, seen, key, hash, tags);
+            if is_unchanged && has_loads() {
+                self.invalidations.record(TargetHash::Key(hash));
+            }
+            is_unchanged
+        });
+        stored.is_ok()
+    }
+
+    /// Removes the entry of a key, if the key is as it was seen. Returns false if it is not.
+    pub(crate) fn remove_seen(&self, seen: &Seen<V>, key: &K, now: Time) -> bool {
+        let hash = self.parts.hash(key);
+        let mut shard = self.parts.part(hash).shard.write();
+        if !self.is_unchanged(&shard, seen, key, hash, &[]) {
+            return false;
+        }
+        self.invalidations.record(TargetHash::Key(hash));
+        let gone = shard.remove(hash, key);
+        drop(shard);
+        let (was_there, gone) = (gone.is_some(), gone.into_iter().collect());
+        self.end_invalidation(hash, was_there, gone, Invalidation::Hard, now);
+        true
+    }
+
+    /// `tags` are those of the new value. An entry that was evicted meanwhile has not changed: the room for its successor may have cost it.
+    fn is_unchanged(&self, shard: &Shard<K, V>, seen: &Seen<V>, key: &K, hash: u64, tags: &[u64]) -> bool {
+        let stamp = shard.stamp(hash, key);
+        let is_evicted = || stamp.is_evicted(&seen.stamp) && self.invalidation_seq() == seen.since;
+        (stamp == seen.stamp || is_evicted()) && !self.is_outdated_now(seen.since, hash, tags)
+    }
+}
