@@ -8,7 +8,7 @@ use super::{Engine, insertion::loaded};
 use crate::{
     freshness::{Lifespan, Lifetime},
     store::{NewValue, StoredValue, invalidation::Invalidation, update::Seen},
-    tier::InvalidationTarget,
+    tier::{InvalidationTarget, SharedTier},
 };
 
 /// A change of a stored value: [`Cache::update`](crate::Cache::update).
@@ -36,7 +36,7 @@ where
     V: Clone + Send + Sync + 'static,
     R: Runtime,
 {
-    /// Returns the value that is stored afterwards.
+    /// Returns the value that was kept or stored.
     pub(crate) fn update(
         &self,
         key: &K,
@@ -110,7 +110,7 @@ where
 
     fn remove_seen(&self, key: &K, seen: &Seen<V>, now: Time) -> Result<Option<V>, Conflict> {
         // Published first: after the removal no request on this node receives the tier's old value.
-        let target = |shared: &crate::SharedTier<K, V>| InvalidationTarget::Key(shared.keys.encode(key));
+        let target = |shared: &SharedTier<K, V>| InvalidationTarget::Key(shared.keys.encode(key));
         self.publish_invalidation(target, Invalidation::Hard);
         if !self.store.remove_seen(seen, key, now) {
             return Err(Conflict);
