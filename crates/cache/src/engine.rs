@@ -284,10 +284,15 @@ where
         if own == Some(Lifespan::NONE) {
             return None;
         }
-        if self.values.not_found.as_ref().is_some_and(|is_not_found| is_not_found(value)) {
+        if self.is_not_found(value) {
             return self.lifetimes.negative_life(own, loaded);
         }
         Some(self.lifetimes.life(own, loaded, took, || self.random.uniform()))
+    }
+
+    /// True for a value that stands for a not-found.
+    pub(crate) fn is_not_found(&self, value: &V) -> bool {
+        self.values.not_found.as_ref().is_some_and(|is_not_found| is_not_found(value))
     }
 
     /// The lifespan that the value itself defines.

@@ -20,8 +20,8 @@ pub enum Update<V> {
     Store(V),
     /// Stores this value, with times of its own.
     StoreFor(V, Lifespan),
-    /// Stores this value with the times of the fresh one, so that it expires when that would have expired. Without a fresh value, as
-    /// [`Store`](Self::Store).
+    /// Stores this value with the times of the fresh one, so that it expires when that would have expired. As [`Store`](Self::Store)
+    /// without a fresh value, and where one of the two is a [not-found](crate::Builder::not_found).
     StoreInPlace(V),
     /// Removes the entry, as a [hard](Invalidation::Hard) invalidation of its key does.
     Remove,
@@ -45,23 +45,22 @@ where
         loop {
             let now = self.runtime.coarse_now();
             let seen = self.store.see(key, now);
-            let own_life = |value: &V, own| self.lifetime_of(value, own, now, Duration::ZERO);
+            let timed = |value: V, own| {
+                let life = self.lifetime_of(&value, own, now, Duration::ZERO);
+                (Some(value), life)
+            };
             let (value, life) = match change(seen.fresh.as_ref().map(|(stored, _)| stored)) {
                 Update::Keep => return seen.fresh.map(|(stored, _)| stored.value),
                 Update::Remove => (None, None),
-                Update::Store(value) => {
-                    let life = own_life(&value, None);
-                    (Some(value), life)
-                }
-                Update::StoreFor(value, lifespan) => {
-                    let life = own_life(&value, Some(lifespan));
-                    (Some(value), life)
-                }
-                Update::StoreInPlace(value) => {
-                    let same = seen.fresh.as_ref().map(|(_, life)| *life);
-                    let life = same.or_else(|| own_life(&value, None));
-                    (Some(value), life)
-                }
+                Update::Store(value) => timed(value, None),
+                Update::StoreFor(value, lifespan) => timed(value, Some(lifespan)),
+                Update::StoreInPlace(value) => match &seen.fresh {
+                    // The times of a not-found are not those of a value.
+                    Some((_, life)) if life.is_negative() == self.is_not_found(&value) => {
+                        (Some(value), Some(*life))
+                    }
+                    _ => timed(value, None),
+                },
             };
             let done = match value.zip(life) {
                 Some((value, life)) => self.replace(key, &seen, value, life, now),
@@ -83,12 +82,8 @@ where
     ) -> Result<Option<V>, Conflict> {
         // The clock may be behind that of the stored value, which is older all the same.
         let life = Lifetime { loaded: life.loaded.max(seen.stamp.loaded), ..life };
-        let new = NewValue {
-            key: key.clone(),
-            value: value.clone(),
-            since: self.store.invalidation_seq(),
-            took: Duration::ZERO,
-        };
+        let new =
+            NewValue { key: key.clone(), value: value.clone(), since: seen.since, took: Duration::ZERO };
         let published = self.shared.is_some().then(|| loaded(&new, Some(life), now));
         if self.has_memory() {
             let Ok(permit) = self.store.reserve_for_store(key, &value, None) else {

@@ -115,8 +115,8 @@ impl SpanTable {
     }
 }
 
-/// The state of a key: equal as long as nothing changes what is stored under it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The state of a key.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct EntryStamp {
     /// 0: nothing is stored.
     version: Version,
@@ -127,6 +127,11 @@ pub(crate) struct EntryStamp {
 }
 
 impl EntryStamp {
+    /// True if nothing has changed what is stored since `seen`.
+    pub(crate) fn is_same_entry(&self, seen: &Self) -> bool {
+        (self.version, self.expires) == (seen.version, seen.expires)
+    }
+
     /// True if nothing is stored any more, and it was evicted or has expired since `seen`.
     pub(crate) fn is_evicted(&self, seen: &Self) -> bool {
         self.version == 0 && self.removals == seen.removals

@@ -1,4 +1,4 @@
-//! Which slots of a shard are examined next for expired entries. Pure.
+//! Chooses the slot of a shard that is examined next for an expired entry. Pure.
 
 use std::mem::replace;
 

@@ -80,6 +80,45 @@ fn a_change_may_keep_the_times_of_the_value() {
 }
 
 #[test]
+fn a_not_found_has_times_of_its_own() {
+    let time = Virtual::new();
+    let strategy = Strategy {
+        ttl: Some(10 * SECOND),
+        negative_ttl: Some(SECOND),
+        ..Strategy::preset("stampede").unwrap()
+    };
+    let cache: TestedCache =
+        Cache::builder(strategy).not_found(|value| *value == 0).build_on(time.clone(), Seed(1)).unwrap();
+    time.run(async {
+        for (value, ttl) in [(0, SECOND), (1, 10 * SECOND), (0, SECOND)] {
+            assert_eq!(cache.update(&1, |_| Update::StoreInPlace(value)), Some(value));
+            assert_eq!(cache.peek(&1).unwrap().fresh_for, ttl, "of {value}");
+        }
+    })
+    .unwrap();
+}
+
+/// All keys of a cache of 16 entries are in one shard.
+#[test]
+fn a_change_is_made_once_beside_removals_of_other_keys() {
+    let time = Virtual::new();
+    let strategy = Strategy { limit: Some(Limit::entries(16)), ..Strategy::preset("stampede").unwrap() };
+    let cache: TestedCache = Cache::builder(strategy).build_on(time.clone(), Seed(1)).unwrap();
+    time.run(async {
+        (1..4).for_each(|key| assert_eq!(cache.insert(key, 1), Insertion::Stored));
+        let mut calls = 0;
+        let counted = cache.update(&1, |stored| {
+            calls += 1;
+            assert_eq!(cache.insert_for(2, 1, Lifespan::NONE), Insertion::NotCacheable);
+            cache.update(&3, |_| Update::Remove);
+            Update::Store(stored.map_or(0, |stored| stored.value) + 1)
+        });
+        assert_eq!((counted, calls, cache.len()), (Some(2), 1, 1));
+    })
+    .unwrap();
+}
+
+#[test]
 fn a_change_is_made_again_if_another_came_between() {
     run(async |_, cache| {
         let mut seen = Vec::new();

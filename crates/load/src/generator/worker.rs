@@ -87,9 +87,7 @@ impl LoadContext {
             cancel,
         }
     }
-}
 
-impl LoadContext {
     /// The bound on requests for the next segment, after this generator has sent `sent` of a load with a bound of `max`.
     fn requests_left(&self, max: u64, sent: u64) -> u64 {
         let own_left = self.share.below(max).saturating_sub(sent);
