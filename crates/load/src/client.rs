@@ -12,6 +12,7 @@ pub(crate) use http1::fuzzing;
 
 use std::{
     cell::{Cell, RefCell},
+    collections::BTreeSet,
     future::poll_fn,
     path::PathBuf,
     rc::Rc,
@@ -33,6 +34,7 @@ use self::{
     response::{CompletedResponse, ExchangeError, ExpectedBody},
 };
 use crate::{
+    allowed::AllowedTargets,
     endpoint::Endpoint,
     follow::follow_redirect,
     retry::{Retries, RetryBudget},
@@ -61,6 +63,8 @@ pub struct ClientOptions {
     pub retries: Retries,
     /// The SHA-256 that every decoded body has to have.
     pub body_digest: Option<Sha256Digest>,
+    /// The servers that it may reach; `None`: any.
+    pub allowed: Option<AllowedTargets>,
 }
 
 impl Default for ClientOptions {
@@ -74,6 +78,7 @@ impl Default for ClientOptions {
             redirects_max: 0,
             retries: Retries::default(),
             body_digest: None,
+            allowed: None,
         }
     }
 }
@@ -93,9 +98,26 @@ impl ClientContext {
         let may_encrypt = options.redirects_max > 0
             || traffic.templates().iter().any(|template| Endpoint::of_url(&template.url).is_encrypted);
         let tls = tls::config(&options.trust, options.http2, options.keep_alive, may_encrypt)?;
-        let connector = TransportConnector { unix_socket: options.unix_socket.clone(), tls };
+        let connector = TransportConnector {
+            unix_socket: options.unix_socket.clone(),
+            allowed: options.allowed.clone(),
+            tls,
+        };
         let retry_budget = std::sync::Mutex::new(RetryBudget::new(options.retries));
         Ok(Self { options, traffic, connector, retry_budget })
+    }
+
+    /// Checks that all servers of the load may be reached, as far as that is known beforehand. Looks names up.
+    pub(crate) async fn check_allowed(&self) -> Result<(), RequestFailure> {
+        let endpoints = self.traffic.templates().iter().map(|template| Endpoint::of_url(&template.url));
+        for endpoint in endpoints.collect::<BTreeSet<_>>() {
+            match self.connector.look_up(&endpoint).await {
+                Err(failure) if failure.class == FailureClass::NotAllowed => return Err(failure),
+                // A name without an address fails as the requests do.
+                Ok(_) | Err(_) => {}
+            }
+        }
+        Ok(())
     }
 }
 

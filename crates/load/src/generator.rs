@@ -9,10 +9,13 @@
 
 mod closed;
 mod collect;
+mod control;
+mod fold;
 mod health;
 mod in_flight;
 mod limits;
 mod open;
+mod seconds;
 mod share;
 mod worker;
 
@@ -41,7 +44,7 @@ use self::{
 use crate::{
     client::{ClientContext, ClientOptions, ThreadClient},
     plan::Plan,
-    sample::Sample,
+    sample::{RequestFailure, Sample},
     summary::Summary,
     tally::Tally,
     tls::TrustError,
@@ -49,8 +52,11 @@ use crate::{
 };
 
 pub use self::{
+    control::Control,
+    fold::SummaryFold,
     limits::{ConnectionLimitError, ProcessLimits},
     open::busy_wait,
+    seconds::{GeneratorEnd, GeneratorSecond, SecondMerger},
     share::Share,
 };
 
@@ -123,7 +129,9 @@ pub struct LoadStart {
 pub struct LoadProgress<'a> {
     /// Whole seconds since the start, warm-up included.
     pub elapsed: Duration,
-    /// The tally of the last second, measured or warm-up.
+    /// The last second.
+    pub second: &'a GeneratorSecond,
+    /// The requests of the last second, measured or warm-up.
     pub tally: &'a Tally,
     /// True if that second had requests of the warm-up.
     pub is_warmup: bool,
@@ -142,6 +150,9 @@ pub enum LoadTestError {
     /// The plan needs more connections than this process can open.
     #[error(transparent)]
     ConnectionLimit(#[from] ConnectionLimitError),
+    /// The load has a server that this generator may not reach.
+    #[error(transparent)]
+    NotAllowed(RequestFailure),
     /// The system refused a thread, a timer or memory.
     #[error("cannot start a thread of the load: {0}")]
     Thread(io::Error),
@@ -158,8 +169,8 @@ pub enum LoadTestError {
 pub struct LoadTestRun {
     /// Its results.
     pub summary: Summary,
-    /// True if it was cancelled before its end.
-    pub was_cancelled: bool,
+    /// The part of them that is known at its end only.
+    pub end: GeneratorEnd,
 }
 
 /// The capacity of the queue from the threads to the collector.
@@ -170,7 +181,11 @@ impl LoadTest {
     pub fn prepare(&self) -> Result<PreparedLoadTest<'_>, LoadTestError> {
         ProcessLimits::raised().check(&self.plan, self.max_in_flight, &self.options)?;
         let client_context = ClientContext::new(self.options.clone(), Arc::clone(&self.traffic))?;
-        Ok(PreparedLoadTest { load: self, client_context: Arc::new(client_context) })
+        if self.options.allowed.is_some() {
+            let runtime = runtime().map_err(LoadTestError::Thread)?;
+            runtime.block_on(client_context.check_allowed()).map_err(LoadTestError::NotAllowed)?;
+        }
+        Ok(PreparedLoadTest { load: self, client_context: Arc::new(client_context), control: None })
     }
 
     /// Runs the load to its end, or until it is cancelled: [`prepare`](Self::prepare), then [`PreparedLoadTest::run`].
@@ -201,9 +216,16 @@ impl LoadTest {
 pub struct PreparedLoadTest<'a> {
     load: &'a LoadTest,
     client_context: Arc<ClientContext>,
+    control: Option<Arc<dyn Control>>,
 }
 
 impl PreparedLoadTest<'_> {
+    /// Lets something outside of the generator start its segments, and end it.
+    #[must_use]
+    pub fn with_control(self, control: Arc<dyn Control>) -> Self {
+        Self { control: Some(control), ..self }
+    }
+
     /// Runs the load to its end, or until it is cancelled.
     ///
     /// Blocks meanwhile. Only name lookups that hang outlive it.
@@ -213,9 +235,9 @@ impl PreparedLoadTest<'_> {
         observer: &mut dyn Observer,
         cancel: &CancellationToken,
     ) -> Result<LoadTestRun, LoadTestError> {
-        let Self { load, client_context } = self;
+        let Self { load, client_context, control } = self;
         let threads = load.useful_threads();
-        let context = Arc::new(LoadContext::new(load, threads, cancel.clone()));
+        let context = Arc::new(LoadContext::new(load, threads, control, cancel.clone()));
         let (events, received) = mpsc::sync_channel(EVENTS_MAX);
         let runtime = runtime().map_err(LoadTestError::Thread)?;
         let (clock, clock_zero) = {
@@ -256,7 +278,8 @@ impl PreparedLoadTest<'_> {
             None => {
                 let was_cancelled = cancel.is_cancelled();
                 let in_flight_max = context.in_flight_max.load(Relaxed);
-                Ok(LoadTestRun { summary: collector.finish(in_flight_max, was_cancelled), was_cancelled })
+                let (summary, end) = collector.finish(in_flight_max, was_cancelled);
+                Ok(LoadTestRun { summary, end })
             }
         }
     }

@@ -64,6 +64,10 @@
 //! ```
 
 #[cfg(feature = "http")]
+mod allowed;
+#[cfg(feature = "http")]
+mod bundle;
+#[cfg(feature = "http")]
 mod client;
 #[cfg(feature = "http")]
 mod endpoint;
@@ -94,6 +98,10 @@ pub mod traffic;
 #[cfg(feature = "http")]
 pub mod url;
 
+#[cfg(feature = "http")]
+pub use allowed::{AllowedTargets, TargetPattern, TargetPatternError};
+#[cfg(feature = "http")]
+pub use bundle::BundleError;
 #[cfg(feature = "http")]
 pub use client::{ClientOptions, Sha256Digest};
 pub use retry::Retries;

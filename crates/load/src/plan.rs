@@ -8,6 +8,7 @@ mod file;
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use serde::{Deserialize, Serialize};
 use stockade_model::{
     latency::Latency,
     units::{format_count, format_span},
@@ -38,7 +39,7 @@ use crate::schedule::{Rate, Schedule, ScheduleLimitError, Step};
 /// assert_eq!((plan.duration(), plan.requests()), (Some(Duration::from_secs(40)), None));
 /// # Ok::<(), Box<stockade_load::plan::PlanError>>(())
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     segments: Vec<Segment>,
     warmup: Duration,
@@ -46,7 +47,7 @@ pub struct Plan {
 }
 
 /// A segment of a plan. It starts when the previous one is over.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Segment {
     /// Requests are due by a schedule.
     Open(Schedule),
@@ -64,7 +65,7 @@ pub enum Phase {
 }
 
 /// Connections, each of which sends a request, waits for the response, pauses, and repeats.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClosedLoop {
     /// The number of connections.
     pub connections: usize,
@@ -75,7 +76,7 @@ pub struct ClosedLoop {
 }
 
 /// When a closed loop ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EndCondition {
     /// After this time.
     Duration(Duration),
@@ -130,6 +131,14 @@ impl Segment {
         match self {
             Self::Open(schedule) => (!schedule.ends_by_chance()).then(|| schedule.duration()),
             Self::Closed(closed) => closed.end.duration(),
+        }
+    }
+
+    /// The duration, if the segment ends by time alone.
+    pub(crate) fn fixed_duration(&self) -> Option<Duration> {
+        match self {
+            Self::Closed(ClosedLoop { end: EndCondition::FirstOf(..), .. }) => None,
+            _ => self.duration(),
         }
     }
 
@@ -377,7 +386,7 @@ impl Plan {
     }
 
     /// Checks the limits on requests and duration.
-    fn check(&self) -> Result<(), ScheduleLimitError> {
+    pub(crate) fn check(&self) -> Result<(), ScheduleLimitError> {
         if self.segments.iter().all(Segment::is_empty) {
             return Err(ScheduleLimitError::NoRequests);
         }

@@ -100,6 +100,8 @@ classes! {
     Encoding "encoding" "body that cannot be decoded",
     /// The body does not have the expected digest.
     Digest "digest" "body other than expected",
+    /// The generator may not reach the server.
+    NotAllowed "not_allowed" "server that is not allowed",
     /// In flight at the end of the drain.
     CutOff "cut_off" "in flight at the end of the drain",
 }

@@ -11,6 +11,7 @@ mod step;
 
 use std::{fmt, time::Duration};
 
+use serde::{Deserialize, Serialize};
 use stockade_model::seed::Seed;
 
 pub use due::DueTimes;
@@ -45,7 +46,7 @@ pub const DURATION_MAX: Duration = Duration::from_hours(30 * 24);
 /// assert_eq!(schedule.to_string(), "1s at 3/s, 60s at 100/m, 7 at once");
 /// # Ok::<(), stockade_load::schedule::RateError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schedule {
     /// At most one step.
     warmup: Vec<Step>,

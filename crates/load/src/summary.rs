@@ -5,6 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use serde::{Deserialize, Serialize};
 use stockade_model::time::Time;
 
 use crate::tally::Tally;
@@ -43,7 +44,7 @@ pub struct Summary {
 }
 
 /// One second of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SecondCounts {
     /// Requests sent.
     pub sent: u64,
@@ -54,7 +55,7 @@ pub struct SecondCounts {
 }
 
 /// The measurements of the load generator.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GeneratorHealth {
     /// The mean processor time of the sending threads while they send; 1.0 is one core.
     pub cpu_mean: f64,

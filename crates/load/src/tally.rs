@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use serde::{Deserialize, Deserializer, Serialize, de};
 use stockade_model::{histogram::Histogram, outcome::Outcomes, record::Times, time::Time};
 
 use crate::sample::{FailureClass, Sample};
@@ -10,7 +11,7 @@ use crate::sample::{FailureClass, Sample};
 const ERRORS_MAX: usize = 64;
 
 /// Counts of samples, and histograms of their times.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tally {
     /// Times of requests with a response of any status; `send_lag` of all that were sent.
     pub times: Times,
@@ -33,6 +34,7 @@ pub struct Tally {
     /// Hits among them that may be stale: the headers do not tell.
     pub hits_of_unknown_freshness: u64,
     /// Requests without a response, by the class of their failure.
+    #[serde(deserialize_with = "failures_by_name")]
     pub failures: BTreeMap<&'static str, u64>,
     /// Different errors in the order of occurrence: failures, and statuses other than 200 to 399.
     pub errors: Vec<String>,
@@ -133,6 +135,13 @@ impl Tally {
         self.end = self.end.max(other.end);
     }
 
+    /// Makes times count from `start`.
+    pub(crate) fn count_from(&mut self, start: Time) {
+        for time in [&mut self.earliest, &mut self.latest, &mut self.end].into_iter().flatten() {
+            *time = Time::ZERO + (*time - start);
+        }
+    }
+
     /// Requests that ended.
     #[must_use]
     pub fn requests(&self) -> u64 {
@@ -188,6 +197,16 @@ impl Tally {
             }
         }
     }
+}
+
+fn failures_by_name<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<&'static str, u64>, D::Error> {
+    let known = |(name, count): (String, u64)| {
+        let class = FailureClass::ALL.iter().find(|class| class.name() == name);
+        class
+            .map(|class| (class.name(), count))
+            .ok_or_else(|| de::Error::custom(format!("`{name}` is no failure")))
+    };
+    BTreeMap::<String, u64>::deserialize(from)?.into_iter().map(known).collect()
 }
 
 /// `503 Service Unavailable`

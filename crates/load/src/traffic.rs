@@ -32,12 +32,12 @@ use path_template::PathTemplate;
 #[derive(Clone, Debug)]
 pub struct Traffic {
     templates: Vec<RequestTemplate>,
-    order: RequestOrder,
-    keys: Option<Keys>,
+    options: TrafficOptions,
     /// One per template if the path of any varies, else empty.
     paths: Vec<Option<PathTemplate>>,
     /// The number of consecutive requests with the same cache-bust number.
     requests_per_number: u64,
+    seed: Seed,
     seeds: Seeds,
 }
 
@@ -129,14 +129,13 @@ impl Traffic {
     /// The same unchecked template for every request. [`new`](Self::new) checks user input.
     #[must_use]
     pub fn single(template: RequestTemplate) -> Self {
-        let seeds = Seeds { order: Seed(0), keys: Seed(0) };
         Self {
             templates: vec![template],
-            order: RequestOrder::Sequential,
-            keys: None,
+            options: TrafficOptions::default(),
             paths: Vec::new(),
             requests_per_number: 1,
-            seeds,
+            seed: Seed(0),
+            seeds: Seeds { order: Seed(0), keys: Seed(0) },
         }
     }
 
@@ -146,12 +145,12 @@ impl Traffic {
         options: TrafficOptions,
         seed: Seed,
     ) -> Result<Self, TrafficError> {
-        let TrafficOptions { order, keys, cache_bust } = options;
+        let TrafficOptions { order, keys, cache_bust } = &options;
         let templates: Vec<RequestTemplate> = templates.into_iter().map(checked).collect::<Result<_, _>>()?;
-        if templates.is_empty() || matches!(&order, RequestOrder::Listed(list) if list.is_empty()) {
+        if templates.is_empty() || matches!(order, RequestOrder::Listed(list) if list.is_empty()) {
             return Err(TrafficError::NoTargets);
         }
-        if let RequestOrder::Listed(list) = &order {
+        if let RequestOrder::Listed(list) = order {
             let is_none = |index: &&u32| usize::try_from(**index).is_ok_and(|index| index >= templates.len());
             if let Some(index) = list.iter().find(is_none) {
                 return Err(TrafficError::Index { index: *index, targets: templates.len() });
@@ -181,7 +180,7 @@ impl Traffic {
         if paths.iter().all(Option::is_none) {
             paths = Vec::new();
         }
-        let requests_per_number = match (cache_bust, &order) {
+        let requests_per_number = match (cache_bust, order) {
             (Some(CacheBust::EveryRound(_)), RequestOrder::Listed(list)) => list.len() as u64,
             (Some(CacheBust::EveryRound(_)), RequestOrder::Sequential | RequestOrder::Random) => {
                 templates.len() as u64
@@ -189,7 +188,13 @@ impl Traffic {
             _ => 1,
         };
         let seeds = Seeds { order: seed.child("order"), keys: seed.child("keys") };
-        Ok(Self { templates, order, keys, paths, requests_per_number, seeds })
+        Ok(Self { templates, options, paths, requests_per_number, seed, seeds })
+    }
+
+    /// The differences between its requests, and the seed of their choices.
+    #[must_use]
+    pub fn options(&self) -> (&TrafficOptions, Seed) {
+        (&self.options, self.seed)
     }
 
     /// The templates.
@@ -205,7 +210,7 @@ impl Traffic {
         let template = &self.templates[index];
         let path = match self.paths.get(index) {
             Some(Some(path)) => {
-                let key = match &self.keys {
+                let key = match &self.options.keys {
                     Some(keys) if path.has_key() => keys.nth(n, self.seeds.keys),
                     _ => 0,
                 };
@@ -218,7 +223,7 @@ impl Traffic {
 
     fn index(&self, n: u64) -> usize {
         let cycle = |count: usize| usize::try_from(n % count as u64).unwrap_or_default();
-        match &self.order {
+        match &self.options.order {
             RequestOrder::Sequential => cycle(self.templates.len()),
             RequestOrder::Random => self.seeds.order.nth(n).random_range(0..self.templates.len()),
             RequestOrder::Listed(list) => usize::try_from(list[cycle(list.len())]).unwrap_or_default(),

@@ -14,6 +14,7 @@ use std::{
 use rand::RngExt;
 use rand_distr::{Distribution, Exp1, StandardNormal};
 use rustix::fs::OFlags;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     nearest::remedy,
@@ -43,10 +44,10 @@ use crate::{
 /// );
 /// # Ok::<(), stockade_model::latency::LatencyError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Latency(LatencyDistribution);
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 enum LatencyDistribution {
     Constant(Duration),
     Uniform { min: Duration, max: Duration },

@@ -3,6 +3,7 @@
 use std::{fmt, str::FromStr, time::Duration};
 
 use crate::units::{UnitError, parse_duration};
+use serde::{Deserialize, Serialize};
 
 /// Requests per period: `425/s`, `1000/m`, `5/100ms`.
 ///
@@ -17,7 +18,8 @@ use crate::units::{UnitError, parse_duration};
 /// );
 /// # Ok::<(), stockade_model::rate::RateError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "(u32, Duration)", into = "(u32, Duration)")]
 pub struct Rate {
     requests: u32,
     per: Duration,
@@ -38,6 +40,20 @@ pub enum RateError {
     /// Zero, or more than one request a nanosecond.
     #[error("`{0}` is out of range: write at least 1 request, and at most one a nanosecond")]
     OutOfRange(String),
+}
+
+impl TryFrom<(u32, Duration)> for Rate {
+    type Error = RateError;
+
+    fn try_from((requests, per): (u32, Duration)) -> Result<Self, RateError> {
+        Self::new(requests, per).ok_or_else(|| RateError::OutOfRange(format!("{requests} per {per:?}")))
+    }
+}
+
+impl From<Rate> for (u32, Duration) {
+    fn from(rate: Rate) -> Self {
+        (rate.requests, rate.per)
+    }
 }
 
 impl Rate {
@@ -122,7 +138,7 @@ impl Rate {
 /// assert_eq!((level, level.to_string()), (RateOrZero::ZERO, "0/s".to_owned()));
 /// # Ok::<(), stockade_model::rate::RateError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RateOrZero(Option<Rate>);
 
 impl RateOrZero {

@@ -14,6 +14,8 @@ use std::{
     time::Duration,
 };
 
+use serde::{Deserialize, Serialize};
+
 pub use live::Live;
 #[cfg(feature = "precise")]
 pub use precise::Precise;
@@ -22,7 +24,8 @@ pub use simulated::{Stalled, Virtual};
 /// A moment on a runtime's clock: nanoseconds since the runtime started.
 ///
 /// Moments of different runtimes are not comparable.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Time(u64);
 
 impl Time {

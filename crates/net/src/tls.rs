@@ -22,6 +22,8 @@ pub enum Trust {
     System,
     /// Certificates of the authorities in this file (PEM).
     File(PathBuf),
+    /// Certificates of the authorities in this text (PEM).
+    Pem(Arc<[u8]>),
     /// Every certificate, unchecked: the connection is encrypted, the identity of the server is not checked.
     Insecure,
 }
@@ -40,9 +42,17 @@ pub enum TrustError {
 impl Trust {
     /// A configuration without client certificate and without ALPN. Reads files.
     pub fn client_config(&self) -> Result<ClientConfig, TrustError> {
+        let invalid = |path: &Path, reason| TrustError::File { path: path.to_owned(), reason };
         match self {
             Self::System => with_authorities(system_authorities()?),
-            Self::File(path) => with_authorities(file_authorities(path)?),
+            Self::File(path) => {
+                let text = std::fs::read(path).map_err(|error| invalid(path, error.to_string()))?;
+                with_authorities(pem_authorities(&text).map_err(|reason| invalid(path, reason))?)
+            }
+            Self::Pem(text) => {
+                let name = Path::new("the trusted certificates");
+                with_authorities(pem_authorities(text).map_err(|reason| invalid(name, reason))?)
+            }
             Self::Insecure => {
                 let provider = Arc::new(ring::default_provider());
                 let verifier = Arc::new(AcceptAll(Arc::clone(&provider)));
@@ -69,16 +79,15 @@ fn system_authorities() -> Result<RootCertStore, TrustError> {
     if authorities.is_empty() { Err(TrustError::NoSystemAuthority) } else { Ok(authorities) }
 }
 
-fn file_authorities(path: &Path) -> Result<RootCertStore, TrustError> {
-    let invalid = |reason: String| TrustError::File { path: path.to_owned(), reason };
-    let text = std::fs::read(path).map_err(|error| invalid(error.to_string()))?;
+/// The error is the reason.
+fn pem_authorities(text: &[u8]) -> Result<RootCertStore, String> {
     let mut authorities = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(&text) {
-        let certificate = certificate.map_err(|error| invalid(error.to_string()))?;
-        authorities.add(certificate).map_err(|error| invalid(error.to_string()))?;
+    for certificate in CertificateDer::pem_slice_iter(text) {
+        let certificate = certificate.map_err(|error| error.to_string())?;
+        authorities.add(certificate).map_err(|error| error.to_string())?;
     }
     if authorities.is_empty() {
-        return Err(invalid("it contains no certificate".to_owned()));
+        return Err("it contains no certificate".to_owned());
     }
     Ok(authorities)
 }

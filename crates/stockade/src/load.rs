@@ -49,7 +49,8 @@ pub fn load(args: LoadArgs) -> Result<Exit, CommandError> {
     let observer = ui.as_ref().map(|ui| Box::new(ui.observer()) as Box<dyn RunObserver>);
     let live = LiveReport::new(&load, stream, out.as_ref())?.with_figures(telemetry.figures());
     let mut live = live.with_page(&load, &title, observer);
-    let LoadTestRun { summary, was_cancelled } = ready.run(&mut live, &stop_on_signals())?;
+    let LoadTestRun { summary, end } = ready.run(&mut live, &stop_on_signals())?;
+    let was_cancelled = end.was_cancelled;
     let finished = live.finish();
     let expectations = bounds.iter().flat_map(|bounds| bounds.expectations(&summary, was_cancelled));
     let options = ReportOptions { buckets, expectations: expectations.collect() };

@@ -46,7 +46,7 @@ impl HttpLoad {
             // The clock of the origin's stages starts with the load.
             get(&format!("{}/start", origin.admin)).map_err(|error| origin.unresponsive(&error))?;
         }
-        let LoadTestRun { summary, was_cancelled } = ready.run(&mut sampler, &cancel_load)?;
+        let LoadTestRun { summary, end } = ready.run(&mut sampler, &cancel_load)?;
         let Observations { readings, probes, stop_reason, accounting, mut notes, disturbed } =
             sampler.finish();
         let late = summary.generator.late.clone();
@@ -62,7 +62,7 @@ impl HttpLoad {
             Some(StopReason::Ended(error)) => return Err(error),
             Some(StopReason::Unreachable(reason)) => return Err(HttpError::Unreachable(reason)),
             Some(StopReason::Memory(reason)) => invalid.push(reason),
-            None if was_cancelled => return Ok(None),
+            None if end.was_cancelled => return Ok(None),
             None => {}
         }
         if endpoint.stats.is_some() && !readings.is_last {

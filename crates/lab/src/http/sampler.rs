@@ -377,7 +377,7 @@ mod tests {
     use std::{io::Write as _, net::TcpListener, process::Command, thread};
 
     use rustix::process::{Pid, Signal, kill_process};
-    use stockade_load::sample::Response;
+    use stockade_load::{generator::GeneratorSecond, sample::Response};
     use stockade_model::{outcome::Outcome, time::Time, timing::Timing};
 
     use super::*;
@@ -418,6 +418,7 @@ mod tests {
             let elapsed = Duration::from_secs(second);
             sampler.guard_reachability(&LoadProgress {
                 elapsed,
+                second: &GeneratorSecond::default(),
                 tally: &tally,
                 is_warmup: false,
                 requests: 9,
@@ -467,8 +468,9 @@ mod tests {
             thread::yield_now();
         }
         let tally = Tally::default();
-        let elapsed = Duration::from_secs(1);
-        sampler.on_second(&LoadProgress { elapsed, tally: &tally, is_warmup: false, requests: 0, failed: 0 });
+        let (elapsed, second) = (Duration::from_secs(1), &GeneratorSecond::default());
+        let (requests, failed, is_warmup) = (0, 0, false);
+        sampler.on_second(&LoadProgress { elapsed, second, tally: &tally, is_warmup, requests, failed });
         let observed = sampler.finish();
         server.join().expect("two requests");
         process.kill().expect("it runs");

@@ -1,7 +1,7 @@
 //! Connections: TCP or a Unix socket, with or without TLS.
 
 use std::{
-    io,
+    fmt, io,
     net::{IpAddr, SocketAddr},
     path::PathBuf,
     sync::Arc,
@@ -14,6 +14,7 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::either::Either;
 
 use crate::{
+    allowed::AllowedTargets,
     endpoint::Endpoint,
     sample::{FailureClass, RequestFailure},
 };
@@ -23,6 +24,7 @@ use crate::{
 pub(crate) struct TransportConnector {
     /// Replaces the address of every endpoint.
     pub(crate) unix_socket: Option<PathBuf>,
+    pub(crate) allowed: Option<AllowedTargets>,
     pub(crate) tls: Arc<ClientConfig>,
 }
 
@@ -40,7 +42,14 @@ pub(crate) type Socket = Either<TcpStream, UnixStream>;
 
 impl TransportConnector {
     pub(crate) async fn look_up(&self, endpoint: &Endpoint) -> Result<EndpointAddress, RequestFailure> {
+        let forbidden = |server: &dyn fmt::Display| {
+            let allowed = self.allowed.as_ref().map(ToString::to_string).unwrap_or_default();
+            RequestFailure::new(FailureClass::NotAllowed, format!("{server}; allowed: {allowed}"))
+        };
         if let Some(path) = &self.unix_socket {
+            if self.allowed.as_ref().is_some_and(|allowed| !allowed.has_unix(path)) {
+                return Err(forbidden(&path.display()));
+            }
             return Ok(EndpointAddress::Unix(path.clone()));
         }
         let unknown =
@@ -55,6 +64,13 @@ impl TransportConnector {
         if addresses.is_empty() {
             return Err(unknown("it has none"));
         }
+        let addresses = match &self.allowed {
+            None => addresses,
+            Some(allowed) => match allowed.of(endpoint, addresses) {
+                addresses if addresses.is_empty() => return Err(forbidden(endpoint)),
+                addresses => addresses,
+            },
+        };
         Ok(EndpointAddress::Tcp(addresses.into()))
     }
 

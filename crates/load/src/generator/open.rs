@@ -70,6 +70,7 @@ impl LoadWorker {
                     break 'sending;
                 }
             }
+            self.context.may_send().await;
             if has_waited {
                 self.note_waited(now);
             }

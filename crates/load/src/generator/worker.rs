@@ -3,7 +3,7 @@
 use std::{
     cell::{Cell, RefCell, RefMut},
     collections::BTreeMap,
-    future::Future,
+    future::{Future, pending},
     panic::resume_unwind,
     rc::Rc,
     sync::{
@@ -27,15 +27,14 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    LoadTest, Share,
+    Control, LoadTest, Share,
     in_flight::{InFlightRequest, RequestEnd},
+    seconds::GeneratorSecond,
 };
 use crate::{
     client::ThreadClient,
     plan::{self, Plan},
     sample::Sample,
-    summary::SecondCounts,
-    tally::Tally,
 };
 
 /// The state that the workers of a load share.
@@ -62,11 +61,17 @@ pub(super) struct LoadContext {
     pub(super) first_own: u64,
     pub(super) in_flight: AtomicUsize,
     pub(super) in_flight_max: AtomicUsize,
+    control: Option<Arc<dyn Control>>,
     pub(super) cancel: CancellationToken,
 }
 
 impl LoadContext {
-    pub(super) fn new(load: &LoadTest, threads: usize, cancel: CancellationToken) -> Self {
+    pub(super) fn new(
+        load: &LoadTest,
+        threads: usize,
+        control: Option<Arc<dyn Control>>,
+        cancel: CancellationToken,
+    ) -> Self {
         let first_own = load.share.below(load.first_request);
         Self {
             plan: load.plan.clone(),
@@ -84,7 +89,16 @@ impl LoadContext {
             first_own,
             in_flight: 0.into(),
             in_flight_max: 0.into(),
+            control,
             cancel,
+        }
+    }
+
+    /// Called before each request. If no request may be sent any more, it cancels the load, and does not return.
+    pub(super) async fn may_send(&self) {
+        if self.control.as_ref().is_some_and(|control| !control.may_send()) {
+            self.cancel.cancel();
+            pending::<()>().await;
         }
     }
 
@@ -115,34 +129,23 @@ pub(super) enum WorkerEvent {
     },
 }
 
-/// One second of one worker. A request belongs to the second in which it ends.
+/// One second of one worker.
 #[derive(Default)]
 pub(super) struct WorkerSecond {
     /// The index of the worker.
     pub(super) thread: usize,
-    /// The second since the start of the load, warm-up included.
-    pub(super) second: u64,
-    pub(super) measured: Tally,
-    pub(super) warmup: Tally,
-    pub(super) seconds: BTreeMap<u64, SecondCounts>,
+    pub(super) counts: GeneratorSecond,
     /// How late the worker was with requests that were free to be sent.
     pub(super) lateness: Histogram,
-    /// Its processor time while it was sending, and the duration of that.
-    pub(super) cpu: Duration,
+    /// How long it was sending.
     pub(super) sending: Duration,
-    pub(super) dropped: u64,
-    pub(super) sent_after_end: u64,
-    pub(super) connections_opened: u64,
 }
 
 impl WorkerSecond {
-    /// Adds a second without requests.
-    fn add(&mut self, other: &Self) {
+    fn merge(&mut self, other: &Self) {
+        self.counts.merge(&other.counts);
         self.lateness.merge(&other.lateness);
-        self.cpu += other.cpu;
         self.sending += other.sending;
-        self.dropped += other.dropped;
-        self.sent_after_end += other.sent_after_end;
     }
 }
 
@@ -154,6 +157,13 @@ pub(super) struct SegmentRun {
     pub(super) warmup: Duration,
     /// The own number of its first request.
     pub(super) first_own: u64,
+}
+
+impl SegmentRun {
+    /// The warm-up that is not a part of the segment's own duration.
+    fn warmup_of(&self, segment: &plan::Segment) -> Duration {
+        if matches!(segment, plan::Segment::Closed(_)) { self.warmup } else { Duration::ZERO }
+    }
 }
 
 /// Samples per event.
@@ -286,8 +296,10 @@ impl LoadWorker {
         self.preconnect().await;
         let plan = &self.context.plan;
         let (mut plan_end, mut requests_left) = (Time::ZERO, plan.requests_max());
+        // Of the next segment, if it is the same for all generators of a load.
+        let mut planned_start = None;
         for index in 0..plan.segments().len() {
-            let segment = self.start_segment(index).await;
+            let segment = self.start_segment(index, planned_start).await;
             if index == 0 {
                 self.start.set(segment.start);
                 self.clock.sleep_until(segment.start).await;
@@ -307,6 +319,8 @@ impl LoadWorker {
                 }
                 plan::Segment::Closed(closed) => self.run_closed_loop(closed, segment, tasks).await,
             };
+            planned_start =
+                next.fixed_duration().map(|lasts| segment.start + segment.warmup_of(&next) + lasts);
             self.close_segment(index);
             if requests_left.is_some() {
                 // All workers count their requests before any reads the sum.
@@ -339,11 +353,20 @@ impl LoadWorker {
     }
 
     /// Waits for the other workers, which start at the same time and number.
-    async fn start_segment(&self, index: usize) -> SegmentRun {
+    async fn start_segment(&self, index: usize, planned: Option<Time>) -> SegmentRun {
         let context = &self.context;
         if context.barrier.wait().await.is_leader() {
             let delay = if index == 0 { START_DELAY } else { Duration::ZERO };
-            let start = self.clock.now() + delay;
+            let start = match &context.control {
+                None => self.clock.now() + delay,
+                Some(control) => match planned {
+                    Some(planned) => planned,
+                    None => {
+                        let delay = control.time_until_start(index).await;
+                        self.clock.now() + delay
+                    }
+                },
+            };
             context.segment_start_ns.store(start.as_nanos(), Relaxed);
             context.segment_first_own.store(context.next_own.load(Relaxed), Relaxed);
             if index == 0 {
@@ -368,7 +391,7 @@ impl LoadWorker {
 
     /// Counts a request that waited for others in flight, and was sent after the end of the plan.
     pub(super) fn note_waited(&self, now: Time) {
-        self.second_at(now).sent_after_end += u64::from(now >= self.plan_end.get());
+        self.second_at(now).counts.sent_after_end += u64::from(now >= self.plan_end.get());
     }
 
     /// From now on no connection of this segment sends requests.
@@ -398,7 +421,7 @@ impl LoadWorker {
     }
 
     pub(super) fn note_dropped(&self, now: Time, dropped: u64) {
-        self.second_at(now).dropped += dropped;
+        self.second_at(now).counts.dropped += dropped;
     }
 
     /// The second of `time` that is still to be sent.
@@ -427,7 +450,8 @@ impl LoadWorker {
     }
 
     fn record(&self, sample: Sample) {
-        let mut current = self.second_at(sample.timing.finished);
+        let mut second = self.second_at(sample.timing.finished);
+        let current = &mut second.counts;
         if sample.number >= WARMUP_NUMBERS {
             current.warmup.record(&sample);
             return;
@@ -436,10 +460,10 @@ impl LoadWorker {
         if sample.was_sent() {
             current.seconds.entry(self.measured_second(sample.timing.started)).or_default().sent += 1;
         }
-        let second = current.seconds.entry(self.measured_second(sample.timing.finished)).or_default();
-        second.finished += 1;
-        second.failed += u64::from(!sample.is_success());
-        drop(current);
+        let counts = current.seconds.entry(self.measured_second(sample.timing.finished)).or_default();
+        counts.finished += 1;
+        counts.failed += u64::from(!sample.is_success());
+        drop(second);
         if self.context.sends_samples {
             let mut samples = self.samples.borrow_mut();
             samples.push(sample);
@@ -467,14 +491,15 @@ impl LoadWorker {
     /// Sends the rest: the seconds up to that of the last request, and what was counted after it.
     fn finish(&self) {
         self.note_cpu();
-        let has_requests = |second: &WorkerSecond| second.measured.requests() + second.warmup.requests() > 0;
+        let has_requests =
+            |second: &WorkerSecond| second.counts.measured.requests() + second.counts.warmup.requests() > 0;
         let last =
             self.pending.borrow().iter().rev().find(|(_, second)| has_requests(second)).map(|(at, _)| *at);
         while last.is_some_and(|last| self.next_second.get() <= last) {
             self.flush(self.next_second.get());
         }
         let mut rest = WorkerSecond::default();
-        self.pending.take().values().for_each(|second| rest.add(second));
+        self.pending.take().values().for_each(|second| rest.merge(second));
         self.send_samples();
         self.send_event(WorkerEvent::End(Box::new(self.with_connection_counts(rest))));
     }
@@ -483,17 +508,16 @@ impl LoadWorker {
         self.send_samples();
         let pending = self.pending.borrow_mut().remove(&second).unwrap_or_default();
         self.next_second.set(second + 1);
-        self.send_event(WorkerEvent::Second(Box::new(WorkerSecond {
-            second,
-            ..self.with_connection_counts(pending)
-        })));
+        let mut pending = self.with_connection_counts(pending);
+        pending.counts.second = second;
+        self.send_event(WorkerEvent::Second(Box::new(pending)));
     }
 
     fn with_connection_counts(&self, mut second: WorkerSecond) -> WorkerSecond {
         second.thread = self.index;
-        second.connections_opened = self.client.connections_opened.take();
-        second.measured.retries = self.client.retries.take();
-        second.measured.resent = self.client.resends.take();
+        second.counts.connections = self.client.connections_opened.take();
+        second.counts.measured.retries = self.client.retries.take();
+        second.counts.measured.resent = self.client.resends.take();
         second
     }
 
@@ -510,7 +534,7 @@ impl LoadWorker {
         let last = self.cpu_reading.replace(now);
         if self.is_sending.get() {
             let mut current = self.second_at(last.1);
-            current.cpu += now.0.saturating_sub(last.0);
+            current.counts.cpu += now.0.saturating_sub(last.0);
             current.sending += now.1 - last.1;
         }
     }

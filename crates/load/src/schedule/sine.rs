@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use serde::{Deserialize, Serialize};
 use stockade_model::{rate::Rate, units::format_span};
 
 /// A sine around a mean rate.
@@ -19,7 +20,7 @@ use stockade_model::{rate::Rate, units::format_span};
 /// assert_eq!(sine.to_string(), "500/s (+-200/s every 20s, from its trough)");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sine {
     mean: Rate,
     amplitude: Rate,
@@ -28,7 +29,7 @@ pub struct Sine {
 }
 
 /// The phase at which a [`Sine`] starts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SineStart {
     /// At the mean, rising.
     #[default]

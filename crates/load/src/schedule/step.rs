@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use serde::{Deserialize, Serialize};
 use stockade_model::{
     rate::{Rate, RateOrZero},
     units::{format_count, format_span, stretched},
@@ -10,7 +11,7 @@ use stockade_model::{
 use super::{ramp::LinearRamp, sine::Sine};
 
 /// How the requests of a step are spaced.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ArrivalProcess {
     /// Evenly: request `n` of a step is due when `n` requests are expected. At `a` requests per `P` that is `n * P / a`
     /// after the start.
@@ -32,13 +33,13 @@ pub enum ArrivalProcess {
 /// | `replay` | as recorded |
 ///
 /// The first three are rates, and can be Poisson processes. The others ignore the arrival process.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     shape: Shape,
     arrivals: ArrivalProcess,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Shape {
     Steady { rate: Rate, duration: Duration },
     Ramp(LinearRamp),

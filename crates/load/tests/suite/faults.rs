@@ -192,7 +192,7 @@ fn cancelled_load_returns_what_was_measured() {
         LoadTest { observes_samples: true, ..load(&format!("http://{address}/"), closed(4, 1_000_000_000)) };
     let cancel = CancellationToken::new();
     let run = load.run(&mut CancelAtFirstSample(cancel.clone()), &cancel).unwrap();
-    assert!(run.was_cancelled);
+    assert!(run.end.was_cancelled);
     assert!(run.summary.measured.successes > 0);
 }
 

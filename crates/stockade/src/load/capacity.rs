@@ -48,9 +48,9 @@ pub fn search(args: LoadArgs, bounds: &Bounds) -> Result<Exit, CommandError> {
             load.threads = default_threads(&load.plan);
         }
         let mut live = LiveReport::new(&load, None, None)?.with_figures(telemetry.figures());
-        let LoadTestRun { summary, was_cancelled } = load.run(&mut live, &stop)?;
+        let LoadTestRun { summary, end } = load.run(&mut live, &stop)?;
         drop(live);
-        if was_cancelled {
+        if end.was_cancelled {
             break;
         }
         // New numbers, so that a trial does not find the entries of the last one in a cache.

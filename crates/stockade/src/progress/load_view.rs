@@ -67,7 +67,7 @@ impl LoadView {
     }
 
     pub fn add(&mut self, second: &LoadProgress<'_>, now: Duration) {
-        let LoadProgress { elapsed, tally, is_warmup, requests, failed } = *second;
+        let LoadProgress { elapsed, tally, is_warmup, requests, failed, .. } = *second;
         if self.requests.len() == SPARKLINE_SECONDS_MAX {
             self.requests.pop_front();
         }
@@ -162,7 +162,7 @@ impl View for LoadView {
 mod tests {
     use std::time::Duration;
 
-    use stockade_load::{schedule::Rate, tally::Tally};
+    use stockade_load::{generator::GeneratorSecond, schedule::Rate, tally::Tally};
 
     use super::*;
 
@@ -179,7 +179,9 @@ mod tests {
             tally.times.send_lag.record(Duration::from_millis(3));
             (requests, failed) = (requests + count, failed + count / 10);
             let elapsed = Duration::from_secs(index as u64 + 1);
-            let progress = LoadProgress { elapsed, tally: &tally, is_warmup: *is_warmup, requests, failed };
+            let second = &GeneratorSecond::default();
+            let is_warmup = *is_warmup;
+            let progress = LoadProgress { elapsed, second, tally: &tally, is_warmup, requests, failed };
             view.add(&progress, elapsed);
         }
         view

@@ -1,0 +1,154 @@
+//! Seconds of a load, merged over those that send it.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+use stockade_model::time::Time;
+
+use crate::{
+    summary::{GeneratorHealth, SecondCounts},
+    tally::Tally,
+};
+
+/// One second of a load, of one generator or of several. A request belongs to the second in which it ends.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GeneratorSecond {
+    /// The second since the start of the load, warm-up included.
+    pub second: u64,
+    /// Requests of the measured part.
+    pub measured: Tally,
+    /// Requests of the warm-up.
+    pub warmup: Tally,
+    /// Counts by the second of the measured part in which a request was sent, or ended.
+    pub seconds: BTreeMap<u64, SecondCounts>,
+    /// The processor time of the sending threads, while they send.
+    pub cpu: Duration,
+    /// Requests that were due and never sent.
+    pub dropped: u64,
+    /// Requests that waited for others in flight, and were sent after the end of the plan.
+    pub sent_after_end: u64,
+    /// Connections opened.
+    pub connections: u64,
+}
+
+impl GeneratorSecond {
+    /// Adds what `other` has counted.
+    pub fn merge(&mut self, other: &Self) {
+        self.measured.merge(&other.measured);
+        self.warmup.merge(&other.warmup);
+        for (second, counts) in &other.seconds {
+            *self.seconds.entry(*second).or_default() += *counts;
+        }
+        self.cpu += other.cpu;
+        self.dropped += other.dropped;
+        self.sent_after_end += other.sent_after_end;
+        self.connections += other.connections;
+    }
+
+    /// The same second with times that count from `start`, so that those of several clocks are comparable.
+    #[must_use]
+    pub fn since(mut self, start: Time) -> Self {
+        self.measured.count_from(start);
+        self.warmup.count_from(start);
+        self
+    }
+
+    /// True if it has requests of the warm-up.
+    #[must_use]
+    pub fn is_warmup(&self) -> bool {
+        self.warmup.requests() > 0
+    }
+}
+
+/// The end of a generator's part of a load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GeneratorEnd {
+    /// The end of the plan.
+    pub schedule_end: Time,
+    /// Requests in flight at that time.
+    pub in_flight_at_end: u64,
+    /// The most requests in flight at once.
+    pub in_flight_max: u64,
+    /// What the generator measured of itself.
+    pub health: GeneratorHealth,
+    /// True if it was cancelled before its end.
+    pub was_cancelled: bool,
+}
+
+/// Merges the seconds of several senders, each of which sends its seconds in order.
+#[derive(Debug)]
+pub struct SecondMerger {
+    /// By sender: the next second that it will send; `None`: it has ended.
+    next: Vec<Option<u64>>,
+    /// The seconds that some sender has not sent yet, in order.
+    open: VecDeque<GeneratorSecond>,
+    /// The number of the first open second.
+    first_open: u64,
+}
+
+impl SecondMerger {
+    /// The senders are numbered from 0.
+    #[must_use]
+    pub fn new(senders: usize) -> Self {
+        Self { next: vec![Some(0); senders], open: VecDeque::new(), first_open: 0 }
+    }
+
+    /// Adds a second of a sender.
+    pub fn add(&mut self, sender: usize, added: &GeneratorSecond) {
+        let at = usize::try_from(added.second.saturating_sub(self.first_open)).unwrap_or_default();
+        while self.open.len() <= at {
+            let second = self.first_open + self.open.len() as u64;
+            self.open.push_back(GeneratorSecond { second, ..GeneratorSecond::default() });
+        }
+        self.open[at].merge(added);
+        self.next[sender] = Some(added.second + 1);
+    }
+
+    /// A sender has sent its last second.
+    pub fn end(&mut self, sender: usize) {
+        self.next[sender] = None;
+    }
+
+    /// The next second that all senders have sent.
+    pub fn next_complete(&mut self) -> Option<GeneratorSecond> {
+        if self.next.iter().flatten().any(|next| *next <= self.first_open) {
+            return None;
+        }
+        self.next_open()
+    }
+
+    /// The next second, also if some sender has not sent it.
+    pub fn next_open(&mut self) -> Option<GeneratorSecond> {
+        let open = self.open.pop_front()?;
+        self.first_open += 1;
+        Some(open)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn second(second: u64, dropped: u64) -> GeneratorSecond {
+        GeneratorSecond { second, dropped, ..GeneratorSecond::default() }
+    }
+
+    #[test]
+    fn seconds_are_merged_once_all_senders_have_sent_them() {
+        let mut merger = SecondMerger::new(2);
+        merger.add(0, &second(0, 1));
+        merger.add(0, &second(1, 2));
+        assert_eq!(merger.next_complete(), None);
+        merger.add(1, &second(0, 4));
+        assert_eq!(merger.next_complete(), Some(second(0, 5)));
+        assert_eq!(merger.next_complete(), None);
+        merger.end(1);
+        assert_eq!(merger.next_complete(), Some(second(1, 2)));
+        merger.add(0, &second(3, 8));
+        assert_eq!(merger.next_complete(), Some(second(2, 0)), "a gap is an empty second");
+        assert_eq!([merger.next_open(), merger.next_open()], [Some(second(3, 8)), None]);
+    }
+}
