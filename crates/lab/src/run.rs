@@ -10,6 +10,8 @@ use std::{
 };
 
 use rand::seq::SliceRandom;
+#[cfg(feature = "http")]
+use stockade_load::generator::LoadRunner;
 use stockade_model::{
     record::{Arm, ClockKind, Expectation, Interval, OriginStage, Record, Run, SCHEMA, Verdict},
     seed::Seed,
@@ -43,6 +45,9 @@ pub struct Options {
     pub seed: Seed,
     /// The program that runs origin, proxy and app as child processes.
     pub program: PathBuf,
+    /// What sends loads over HTTP; `None`: this process.
+    #[cfg(feature = "http")]
+    pub loads: Option<std::sync::Arc<dyn LoadRunner>>,
 }
 
 /// Follows a run.
@@ -219,7 +224,12 @@ pub fn check(
     let clock = clock(&experiment.cells)?;
     let runtime = EngineRuntime::new(clock).map_err(TargetError::from)?;
     let folder = experiment.folder().to_owned();
-    let environment = Environment::new(runtime, options.program.clone(), folder, host::host().memory_mib);
+    #[cfg_attr(not(feature = "http"), expect(unused_mut))]
+    let mut environment = Environment::new(runtime, options.program.clone(), folder, host::host().memory_mib);
+    #[cfg(feature = "http")]
+    if let Some(loads) = &options.loads {
+        environment.loads = loads.clone();
+    }
     observer.on(&RunEvent::Begin { steps: experiment.cells.len() });
     for cell in experiment.cells.iter().take_while(|_| !stop.is_cancelled()) {
         observer.on(&RunEvent::Checking { test: &cell.test, arm: &cell.arm });

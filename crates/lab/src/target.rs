@@ -18,6 +18,8 @@ use std::{
 
 use serde::Deserialize;
 use stockade_cache::{RequestStats, Stats, StoreStats};
+#[cfg(feature = "http")]
+use stockade_load::generator::{LoadRunner, ThisProcess};
 use stockade_model::{
     outcome::Outcomes,
     record::{self, OriginStage, Times},
@@ -107,6 +109,9 @@ pub struct Environment {
     pub folder: PathBuf,
     /// Memory of this machine in MiB; 0: unknown.
     pub memory_mib: u64,
+    /// What sends loads over HTTP.
+    #[cfg(feature = "http")]
+    pub loads: std::sync::Arc<dyn LoadRunner>,
     services: Services,
     /// Sources that are open, by their URL.
     documents: RefCell<HashMap<SourceUrl, Rc<DocumentSet>>>,
@@ -133,6 +138,8 @@ impl Environment {
             program,
             folder,
             memory_mib,
+            #[cfg(feature = "http")]
+            loads: std::sync::Arc::new(ThisProcess),
             services: Services::default(),
             documents: RefCell::default(),
         }

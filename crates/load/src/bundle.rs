@@ -49,9 +49,9 @@ struct Bundle {
     cache_bust: Option<(Seed, bool)>,
     traffic_seed: Seed,
     options: Options,
-    max_in_flight: usize,
+    max_in_flight: Option<usize>,
     drain: Duration,
-    threads: NonZeroUsize,
+    threads: Option<NonZeroUsize>,
     seed: Seed,
     first_request: u64,
 }
@@ -241,7 +241,7 @@ impl From<Options> for ClientOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{generator::default_threads, url::parse_url};
+    use crate::url::parse_url;
 
     fn load(plan: &str) -> LoadTest {
         let mut template = RequestTemplate::get(parse_url("http://localhost:8080/{key}?a=b").unwrap());
@@ -256,11 +256,11 @@ mod tests {
         let plan = Plan::parse("plan.toml", plan).unwrap();
         LoadTest {
             id: "run".to_owned(),
-            threads: default_threads(&plan),
+            threads: NonZeroUsize::new(3),
             plan,
             traffic: Arc::new(Traffic::new(vec![template], options, Seed(5)).unwrap()),
             options: ClientOptions { body_digest: Some([7; 32]), ..ClientOptions::default() },
-            max_in_flight: 77,
+            max_in_flight: Some(77),
             drain: Duration::from_secs(3),
             seed: Seed(u64::MAX),
             first_request: 12,

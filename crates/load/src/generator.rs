@@ -20,7 +20,8 @@ mod share;
 mod worker;
 
 use std::{
-    io,
+    error::Error,
+    fmt, io,
     num::NonZeroUsize,
     sync::{Arc, atomic::Ordering::Relaxed, mpsc},
     thread,
@@ -71,12 +72,13 @@ pub struct LoadTest {
     pub traffic: Arc<Traffic>,
     /// How they are sent.
     pub options: ClientOptions,
-    /// The most requests in flight in open phases. Requests due beyond that wait, and count as late.
-    pub max_in_flight: usize,
+    /// The most requests in flight in open phases, of all generators together. Requests due beyond that wait, and count as late.
+    /// `None`: what [`ProcessLimits::in_flight`] allows each generator.
+    pub max_in_flight: Option<usize>,
     /// How long responses are awaited after the end of the plan.
     pub drain: Duration,
-    /// Threads that send.
-    pub threads: NonZeroUsize,
+    /// Threads that send; `None`: as many as the rate needs, or one per core for closed loops.
+    pub threads: Option<NonZeroUsize>,
     /// The seed of every random choice.
     pub seed: Seed,
     /// The number of its first request; above 0 where it continues another run. Several generators start at the same one, a multiple of
@@ -91,16 +93,30 @@ pub struct LoadTest {
 /// A rate that one thread sustains on any machine.
 const REQUESTS_PER_S_PER_THREAD: f64 = 20_000.0;
 
-/// The threads for a plan: as many as its rate needs, or one per core for closed loops.
-#[must_use]
-pub fn default_threads(plan: &Plan) -> NonZeroUsize {
-    let cores = thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    if plan.connections_max() > 0 {
-        return cores;
+/// What sends loads: this process, or generators on other machines.
+pub trait LoadRunner: fmt::Debug + Send + Sync {
+    /// Checks before anything is sent that the load can be run.
+    fn prepare<'a>(&'a self, load: &'a LoadTest) -> Result<Box<dyn ReadyLoad + 'a>, LoadTestError>;
+}
+
+/// A load that is ready to run.
+pub trait ReadyLoad {
+    /// Runs the load to its end, or until it is cancelled. Blocks meanwhile.
+    fn run(
+        self: Box<Self>,
+        observer: &mut dyn Observer,
+        cancel: &CancellationToken,
+    ) -> Result<LoadTestRun, LoadTestError>;
+}
+
+/// Sends loads from threads of this process.
+#[derive(Clone, Copy, Debug)]
+pub struct ThisProcess;
+
+impl LoadRunner for ThisProcess {
+    fn prepare<'a>(&'a self, load: &'a LoadTest) -> Result<Box<dyn ReadyLoad + 'a>, LoadTestError> {
+        Ok(Box::new(load.prepare()?))
     }
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float saturates")]
-    let needed = (plan.peak_per_second() / REQUESTS_PER_S_PER_THREAD).ceil() as usize;
-    NonZeroUsize::new(needed.clamp(1, cores.get())).unwrap_or(cores)
 }
 
 /// Receives the progress of a load.
@@ -159,6 +175,9 @@ pub enum LoadTestError {
     /// Samples could not be written.
     #[error("cannot write samples: {0}")]
     Samples(io::Error),
+    /// Generators on other machines cannot run it.
+    #[error(transparent)]
+    Agents(Box<dyn Error + Send + Sync>),
     /// A thread panicked.
     #[error("a thread of the load panicked: this is a bug in Stockade")]
     Panic,
@@ -179,7 +198,7 @@ const EVENTS_MAX: usize = 256;
 impl LoadTest {
     /// Checks before anything is sent that the process can open the connections, and reads the trusted certificates.
     pub fn prepare(&self) -> Result<PreparedLoadTest<'_>, LoadTestError> {
-        ProcessLimits::raised().check(&self.plan, self.max_in_flight, &self.options)?;
+        ProcessLimits::raised().check(self)?;
         let client_context = ClientContext::new(self.options.clone(), Arc::clone(&self.traffic))?;
         if self.options.allowed.is_some() {
             let runtime = runtime().map_err(LoadTestError::Thread)?;
@@ -199,15 +218,43 @@ impl LoadTest {
 
     /// The bound on this generator's requests in flight.
     fn own_in_flight_max(&self) -> usize {
-        self.share.part_of(self.max_in_flight).max(1)
+        match self.max_in_flight {
+            Some(max) => self.share.part_of(max).max(1),
+            None => ProcessLimits::raised().in_flight(self.own_burst()),
+        }
+    }
+
+    /// This generator's connections in closed loops.
+    fn own_connections(&self) -> usize {
+        self.share.part_of(self.plan.connections_max())
+    }
+
+    /// This generator's requests of the largest burst that need a connection each.
+    fn own_burst(&self) -> usize {
+        // HTTP/2 requests share connections.
+        let burst = if self.options.http2 { 0 } else { self.plan.burst_max() };
+        usize::try_from(self.share.below(burst)).unwrap_or(usize::MAX)
+    }
+
+    fn threads(&self) -> usize {
+        if let Some(threads) = self.threads {
+            return threads.get();
+        }
+        let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        if self.plan.connections_max() > 0 {
+            return cores;
+        }
+        let own_peak = self.plan.peak_per_second() * self.share.fraction();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float saturates")]
+        let needed = (own_peak / REQUESTS_PER_S_PER_THREAD).ceil() as usize;
+        needed.clamp(1, cores)
     }
 
     /// The threads that have a connection to use.
     fn useful_threads(&self) -> usize {
-        let connections = self.share.part_of(self.plan.connections_max());
-        let closed_max = Some(connections).filter(|count| *count > 0).unwrap_or(usize::MAX);
+        let closed_max = Some(self.own_connections()).filter(|count| *count > 0).unwrap_or(usize::MAX);
         let open_max = if self.plan.peak_per_second() > 0.0 { self.own_in_flight_max() } else { usize::MAX };
-        self.threads.get().min(closed_max).min(open_max).max(1)
+        self.threads().min(closed_max).min(open_max).max(1)
     }
 }
 
@@ -217,6 +264,16 @@ pub struct PreparedLoadTest<'a> {
     load: &'a LoadTest,
     client_context: Arc<ClientContext>,
     control: Option<Arc<dyn Control>>,
+}
+
+impl ReadyLoad for PreparedLoadTest<'_> {
+    fn run(
+        self: Box<Self>,
+        observer: &mut dyn Observer,
+        cancel: &CancellationToken,
+    ) -> Result<LoadTestRun, LoadTestError> {
+        (*self).run(observer, cancel)
+    }
 }
 
 impl PreparedLoadTest<'_> {

@@ -16,7 +16,7 @@
 //!   [`Bounds::expectations`](search::Bounds::expectations) are the verdicts on one load.
 //!
 //! ```
-//! use std::{io, net::TcpListener, sync::Arc, thread, time::Duration};
+//! use std::{io, net::TcpListener, num::NonZeroUsize, sync::Arc, thread, time::Duration};
 //!
 //! use stockade_load::{
 //!     ClientOptions,
@@ -50,9 +50,9 @@
 //!     plan: Plan::constant("100/s".parse()?, Duration::from_millis(50))?,
 //!     traffic: Arc::new(Traffic::single(RequestTemplate::get(parse_url(&url)?))),
 //!     options: ClientOptions { timeout: Duration::from_secs(1), ..ClientOptions::default() },
-//!     max_in_flight: 100,
+//!     max_in_flight: Some(100),
 //!     drain: Duration::from_secs(1),
-//!     threads: 1.try_into()?,
+//!     threads: NonZeroUsize::new(1),
 //!     seed: Seed(1),
 //!     first_request: 0,
 //!     share: Share::WHOLE,

@@ -134,14 +134,6 @@ impl Segment {
         }
     }
 
-    /// The duration, if the segment ends by time alone.
-    pub(crate) fn fixed_duration(&self) -> Option<Duration> {
-        match self {
-            Self::Closed(ClosedLoop { end: EndCondition::FirstOf(..), .. }) => None,
-            _ => self.duration(),
-        }
-    }
-
     /// The number of requests, if it is known: the most of a closed loop, the mean of a Poisson process, else exact.
     #[must_use]
     pub fn requests(&self) -> Option<u64> {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use stockade_model::time::Time;
+use stockade_model::{record::AgentFigures, time::Time};
 
 use crate::tally::Tally;
 
@@ -41,6 +41,8 @@ pub struct Summary {
     pub connections: u64,
     /// The measurements of the load generator.
     pub generator: GeneratorHealth,
+    /// The generators on other machines; none if this process has sent the load.
+    pub agents: Vec<AgentFigures>,
 }
 
 /// One second of a run.

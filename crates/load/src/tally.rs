@@ -135,13 +135,6 @@ impl Tally {
         self.end = self.end.max(other.end);
     }
 
-    /// Makes times count from `start`.
-    pub(crate) fn count_from(&mut self, start: Time) {
-        for time in [&mut self.earliest, &mut self.latest, &mut self.end].into_iter().flatten() {
-            *time = Time::ZERO + (*time - start);
-        }
-    }
-
     /// Requests that ended.
     #[must_use]
     pub fn requests(&self) -> u64 {

@@ -4,6 +4,7 @@
 //! that does not apply is absent, never 0.
 
 mod accounting;
+mod agents;
 mod http;
 
 use std::{borrow::Cow, collections::BTreeMap, time::Duration};
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     accounting::{Accounting, ThreadShares},
+    agents::{AgentClockFigures, AgentFigures, AgentReport},
     http::{CacheContents, Disturbance, HttpFigures, ProbeFigures, Role, StatsProvider, Usage},
 };
 use crate::{histogram::Histogram, outcome::Outcomes, seed::Seed};
@@ -77,6 +79,11 @@ impl Record {
     #[must_use]
     pub fn is_scaled(&self) -> bool {
         (self.scale - 1.0).abs() > f64::EPSILON
+    }
+
+    /// The figures of the machines that sent its loads; none if this machine sent all.
+    pub fn agents(&self) -> impl Iterator<Item = &AgentFigures> {
+        self.runs.iter().filter_map(|run| run.http.as_ref()).flat_map(|http| &http.agents)
     }
 }
 

@@ -17,6 +17,7 @@
 mod certificate;
 mod couchdb;
 mod mongodb;
+mod nats;
 mod nginx;
 mod own_process;
 mod postgres;
@@ -28,6 +29,7 @@ mod server;
 
 pub use couchdb::CouchDbServer;
 pub use mongodb::MongoDbServer;
+pub use nats::NatsServer;
 pub use nginx::NginxServer;
 pub use own_process::in_own_process;
 pub use postgres::PostgresServer;

@@ -33,7 +33,7 @@ pub fn report_ready(ready: &Listening, args: &ParentArgs) -> Result<(), CommandE
 }
 
 /// Sends SIGTERM to this process when its standard input has ended. Nothing on it is read.
-fn end_with_stdin() {
+pub fn end_with_stdin() {
     let watch = || {
         let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
         let _ = kill_process(getpid(), Signal::TERM);

@@ -1,5 +1,7 @@
 //! The arguments of every command.
 
+#[cfg(feature = "http")]
+mod agents;
 mod help;
 #[cfg(feature = "http")]
 mod http;
@@ -32,6 +34,10 @@ use stockade_model::{
 };
 use stockade_source::SOURCES;
 
+#[cfg(feature = "agents")]
+pub use agents::NatsArgs;
+#[cfg(feature = "http")]
+pub use agents::{AgentArgs, OnArgs};
 pub use help::{CompletionsArgs, ManArgs};
 #[cfg(feature = "http")]
 pub use http::{AppArgs, OriginArgs, ParentArgs, ProxyArgs};
@@ -81,7 +87,7 @@ pub enum Command {
     /// Check an experiment: its file, its servers, its memory and time
     Check(ExperimentArgs),
     /// Run an experiment and judge its hypotheses
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Run the published stampede test: N workers, cold cache, every strategy
     Stampede(StampedeArgs),
     /// Serve HTTP by a recipe: slow, failing, broken, on schedule
@@ -93,6 +99,9 @@ pub enum Command {
     /// Send load to an HTTP server and report the results
     #[cfg(feature = "http")]
     Load(Box<LoadArgs>),
+    /// Send a share of the loads of `load --on` and `run --on` from this machine
+    #[cfg(feature = "http")]
+    Agent(Box<AgentArgs>),
     /// Plan a cache for an access log or a trace: size, policy, ttl
     Plan(Box<PlanArgs>),
     /// Print a record in another format
@@ -122,7 +131,7 @@ pub enum Command {
 pub fn unavailable(words: &[String]) -> crate::exit::CommandError {
     let command = words.first().map_or("", String::as_str);
     crate::exit::CommandError::Usage(match command {
-        "origin" | "proxy" | "load" => format!(
+        "agent" | "load" | "origin" | "proxy" => format!(
             "this build has no command `{command}`: build it with the default features, or with `--features http`"
         ),
         _ => format!("unknown command `{command}`: see `stockade --help`"),
@@ -171,6 +180,9 @@ pub struct RunArgs {
     /// Format of the report on standard output
     #[arg(long, value_parser = formats(), default_value = "text")]
     pub format: String,
+    #[cfg(feature = "http")]
+    #[command(flatten)]
+    pub on: OnArgs,
     #[cfg(feature = "http")]
     #[command(flatten)]
     pub ui: LivePageArgs,

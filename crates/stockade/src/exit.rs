@@ -71,6 +71,12 @@ pub enum CommandError {
     #[cfg(feature = "http")]
     #[error(transparent)]
     Ui(#[from] UiError),
+    #[cfg(feature = "agents")]
+    #[error(transparent)]
+    Agent(#[from] stockade_agents::AgentError),
+    #[cfg(feature = "agents")]
+    #[error(transparent)]
+    Coordinator(#[from] stockade_agents::CoordinatorError),
     #[error("{0}")]
     Usage(String),
     #[error("cannot write to standard output: {0}")]
@@ -147,6 +153,10 @@ impl From<Exit> for ExitCode {
 
 impl CommandError {
     fn code(&self) -> u8 {
+        #[cfg(feature = "agents")]
+        if let Self::Coordinator(stockade_agents::CoordinatorError::Interrupted) = self {
+            return Exit::Undecided.code();
+        }
         let is_usage = match self {
             Self::Usage(_)
             | Self::Load(_)
@@ -158,6 +168,8 @@ impl CommandError {
             Self::Run(error) => error.is_usage(),
             Self::Engine(error) => error.is_usage(),
             Self::Output(_) => false,
+            #[cfg(feature = "agents")]
+            Self::Agent(_) | Self::Coordinator(_) => false,
             // An address that is taken is no wrong usage.
             #[cfg(feature = "http")]
             Self::Telemetry(error) => error.is_usage(),

@@ -4,11 +4,11 @@ mod capacity;
 mod live;
 mod resolve;
 
-use std::io::Write;
+use std::{io::Write, sync::Arc};
 
 use stockade_lab::run::RunObserver;
 use stockade_load::{
-    generator::{LoadTest, LoadTestRun},
+    generator::{LoadTest, LoadTestRun, ThisProcess},
     report::{Render, ReportOptions, expectation_line, openmetrics},
     summary::Summary,
     tally::Tally,
@@ -34,6 +34,7 @@ pub fn load(args: LoadArgs) -> Result<Exit, CommandError> {
     if let Some(bounds) = args.capacity.clone() {
         return capacity::search(args, &bounds);
     }
+    let on = args.on.clone();
     let (telemetry_args, ui_address) = (args.telemetry.clone(), args.ui.address);
     let mut load = resolve::load(args)?;
     let stream = match format.render {
@@ -41,15 +42,23 @@ pub fn load(args: LoadArgs) -> Result<Exit, CommandError> {
         Render::Fold(_) => None,
     };
     load.observes_samples = stream.is_some() || out.is_some();
+    let stop = stop_on_signals();
+    let loads = on.connect(&stop)?.unwrap_or_else(|| Arc::new(ThisProcess));
+    if on.on.is_some() && load.observes_samples {
+        return Err(CommandError::Usage(
+            "agents keep their samples: start them with --out, and remove --out and formats of samples here"
+                .to_owned(),
+        ));
+    }
     // Before the output files: a load that cannot start leaves no empty file.
-    let ready = load.prepare()?;
+    let ready = loads.prepare(&load)?;
     let telemetry = Telemetry::start(&telemetry_args, None)?;
     let title = title(&load);
     let ui = ui_address.map(|address| LiveUi::start(address, &title)).transpose()?;
     let observer = ui.as_ref().map(|ui| Box::new(ui.observer()) as Box<dyn RunObserver>);
     let live = LiveReport::new(&load, stream, out.as_ref())?.with_figures(telemetry.figures());
     let mut live = live.with_page(&load, &title, observer);
-    let LoadTestRun { summary, end } = ready.run(&mut live, &stop_on_signals())?;
+    let LoadTestRun { summary, end } = ready.run(&mut live, &stop)?;
     let was_cancelled = end.was_cancelled;
     let finished = live.finish();
     let expectations = bounds.iter().flat_map(|bounds| bounds.expectations(&summary, was_cancelled));

@@ -5,6 +5,11 @@
 
 #![allow(missing_docs, reason = "a program has no public API")]
 
+#[cfg(feature = "agents")]
+mod agents;
+#[cfg(all(feature = "http", not(feature = "agents")))]
+#[path = "no_agents.rs"]
+mod agents;
 #[cfg(feature = "http")]
 mod app;
 mod check;
@@ -52,7 +57,7 @@ fn main() -> ExitCode {
     let exit = match cli.command {
         Command::Init(args) => init::init(&args),
         Command::Check(args) => check::check(args),
-        Command::Run(args) => run::run(args),
+        Command::Run(args) => run::run(*args),
         Command::Stampede(args) => stampede::stampede(args),
         Command::Report(args) => report::report(&args),
         Command::Compare(args) => compare::compare(&args),
@@ -68,6 +73,8 @@ fn main() -> ExitCode {
         Command::Proxy(args) => proxy::proxy(*args),
         #[cfg(feature = "http")]
         Command::Load(args) => load::load(*args),
+        #[cfg(feature = "http")]
+        Command::Agent(args) => agents::agent(*args),
         #[cfg(feature = "http")]
         Command::App(args) => app::app(&args),
         #[cfg(not(feature = "http"))]

@@ -35,6 +35,8 @@ pub fn run(args: RunArgs) -> Result<Exit, CommandError> {
     let (experiment, options) = chosen.open(Seed(seed))?;
     let options = Options { until_decided, ..options };
     let stop = stop_on_signals();
+    #[cfg(feature = "http")]
+    let options = Options { loads: args.on.connect(&stop)?, ..options };
     let view = RunView::new(&experiment, options.scale);
     let mut observers: Vec<Box<dyn RunObserver>> = vec![Box::new(LiveScreen::open(view))];
     #[cfg(feature = "http")]
@@ -87,7 +89,15 @@ impl ExperimentArgs {
             .map_err(|error| CommandError::Usage(format!("where is this program? {error}")))?;
         Ok((
             experiment,
-            Options { scale: self.scale, repeats: self.repeat, until_decided: None, seed, program },
+            Options {
+                scale: self.scale,
+                repeats: self.repeat,
+                until_decided: None,
+                seed,
+                program,
+                #[cfg(feature = "http")]
+                loads: None,
+            },
         ))
     }
 }

@@ -35,7 +35,7 @@ impl HttpLoad {
             self.origin.as_ref().map(|recipe| start_origin(recipe, environment, folder)).transpose()?;
         let endpoint = start(origin.as_ref(), folder)?;
         let load = self.traffic.load(&endpoint.url, &environment.folder, seed, url_seed)?;
-        let ready = load.prepare()?;
+        let ready = environment.loads.prepare(&load)?;
         // Cancelled with the run, and when a child ends.
         let cancel_load = cancel.child_token();
         let memory_mib = environment.memory_mib;
@@ -132,6 +132,7 @@ impl HttpLoad {
 /// The figures of the load itself.
 pub(super) fn http_figures(summary: &Summary) -> HttpFigures {
     HttpFigures {
+        agents: summary.agents.clone(),
         status_codes: summary.measured.status_codes.clone(),
         connections: summary.connections,
         in_flight_at_end: summary.in_flight_at_end,

@@ -8,7 +8,7 @@ use std::{
 
 use stockade_load::{
     ClientOptions,
-    generator::{LoadTest, ProcessLimits, Share, default_threads},
+    generator::{LoadTest, Share},
     keys::Keys,
     plan::{ClosedLoop, EndCondition, Plan},
     schedule::{Schedule, ScheduleLimitError},
@@ -187,16 +187,14 @@ impl HttpTraffic {
             RequestPlan::Generated { .. } => None,
             RequestPlan::Replayed(_) => Some(CacheBust::EveryRound(url_seed)),
         };
-        let max_in_flight =
-            self.max_in_flight.unwrap_or_else(|| ProcessLimits::raised().in_flight(&plan, false));
         let traffic = RequestStream::new(targets, TrafficOptions { order, keys, cache_bust }, seed)?;
         Ok(LoadTest {
             id: String::new(),
-            threads: default_threads(&plan),
+            threads: None,
             plan,
             traffic: Arc::new(traffic),
             options: ClientOptions { timeout: self.timeout, ..ClientOptions::default() },
-            max_in_flight,
+            max_in_flight: self.max_in_flight,
             drain: self.drain,
             seed,
             first_request: 0,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use stockade_model::record::{Record, Verdict};
+use stockade_model::record::{AgentReport, Record, Verdict};
 
 use crate::metrics::{ArmFigures, Results};
 
@@ -16,6 +16,8 @@ struct RecordJson<'a> {
     interrupted: bool,
     hypotheses: &'a [stockade_model::record::Hypothesis],
     arms: BTreeMap<String, ArmFigures>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    agents: Vec<AgentReport>,
 }
 
 /// One object on one line.
@@ -44,6 +46,7 @@ pub fn report(record: &Record, results: &Results, directory: Option<&str>) -> St
         interrupted: record.interrupted,
         hypotheses: &record.hypotheses,
         arms,
+        agents: AgentReport::of_all(record.agents()),
     };
     serde_json::to_string(&report).expect("figures are JSON") + "\n"
 }

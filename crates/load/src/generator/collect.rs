@@ -9,7 +9,7 @@ use super::{
     LoadTest, Observer,
     fold::SummaryFold,
     health::HealthMonitor,
-    seconds::{GeneratorEnd, SecondMerger},
+    seconds::{GeneratorEnd, GeneratorSecond, SecondMerger},
     worker::{WorkerEvent, WorkerSecond},
 };
 use crate::summary::{GeneratorHealth, Summary};
@@ -18,6 +18,7 @@ use crate::summary::{GeneratorHealth, Summary};
 pub(super) struct Collector {
     fold: SummaryFold,
     merger: SecondMerger,
+    rest: GeneratorSecond,
     clock_zero: SystemTime,
     schedule_end: Time,
     in_flight_at_end: u64,
@@ -31,6 +32,7 @@ impl Collector {
         Self {
             fold: SummaryFold::new(load),
             merger: SecondMerger::new(threads),
+            rest: GeneratorSecond::default(),
             clock_zero,
             schedule_end: Time::ZERO,
             in_flight_at_end: 0,
@@ -56,7 +58,7 @@ impl Collector {
             }
             WorkerEvent::End(rest) => {
                 self.record_health(&rest);
-                self.fold.add_rest(&rest.counts);
+                self.rest.merge(&rest.counts);
                 self.merger.end(rest.thread);
                 self.report_seconds(observer);
             }
@@ -78,7 +80,9 @@ impl Collector {
     }
 
     pub(super) fn finish(mut self, in_flight_max: usize, was_cancelled: bool) -> (Summary, GeneratorEnd) {
+        self.fold.add(&self.rest);
         let mut end = GeneratorEnd {
+            rest: self.rest,
             schedule_end: self.schedule_end,
             in_flight_at_end: self.in_flight_at_end,
             in_flight_max: in_flight_max as u64,

@@ -41,6 +41,7 @@ impl SummaryFold {
             in_flight_max: 0,
             connections: 0,
             generator: GeneratorHealth::default(),
+            agents: Vec::new(),
         };
         Self { summary, warmup: load.plan.warmup(), requests: 0, failed: 0 }
     }
@@ -55,7 +56,7 @@ impl SummaryFold {
 
     /// One more second is complete. Seconds are added in order.
     pub fn second(&mut self, second: &GeneratorSecond, observer: &mut dyn Observer) {
-        self.add_rest(second);
+        self.add(second);
         let mut tally = second.measured.clone();
         tally.merge(&second.warmup);
         self.requests += tally.requests();
@@ -70,8 +71,8 @@ impl SummaryFold {
         });
     }
 
-    /// Adds what was counted after the last whole second.
-    pub fn add_rest(&mut self, rest: &GeneratorSecond) {
+    /// Adds counts without reporting them: those after the last whole second.
+    pub fn add(&mut self, rest: &GeneratorSecond) {
         let summary = &mut self.summary;
         summary.measured.merge(&rest.measured);
         if let Some(warmup) = &mut summary.warmup {
@@ -95,7 +96,7 @@ impl SummaryFold {
         &self.summary
     }
 
-    /// The summary of the whole load.
+    /// The summary of the whole load, to which the rest has been added.
     #[must_use]
     pub fn finish(self, end: &GeneratorEnd) -> Summary {
         let mut summary = self.summary;

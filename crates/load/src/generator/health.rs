@@ -186,6 +186,7 @@ mod tests {
             in_flight_max: 0,
             connections: 0,
             generator: GeneratorHealth::default(),
+            agents: Vec::new(),
         }
     }
 

@@ -4,7 +4,7 @@ use std::fs;
 
 use stockade_net::proc::raise_open_files;
 
-use crate::{client::ClientOptions, plan::Plan};
+use super::LoadTest;
 
 /// The limits of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,28 +68,22 @@ impl ProcessLimits {
     /// The default bound on requests in flight in open phases: 10,000 or [`connections`](Self::connections), and at least
     /// the largest burst.
     #[must_use]
-    pub fn in_flight(&self, plan: &Plan, http2: bool) -> usize {
+    pub fn in_flight(&self, burst: usize) -> usize {
         let connections = usize::try_from(self.connections()).unwrap_or(usize::MAX);
-        // HTTP/2 requests share connections.
-        let burst = if http2 { 0 } else { usize::try_from(plan.burst_max()).unwrap_or(usize::MAX) };
         Self::IN_FLIGHT_DEFAULT.min(connections).max(burst)
     }
 
-    /// Checks that the plan's connections can be opened.
-    pub(super) fn check(
-        &self,
-        plan: &Plan,
-        max_in_flight: usize,
-        options: &ClientOptions,
-    ) -> Result<(), ConnectionLimitError> {
-        let closed = plan.connections_max() as u64;
-        // HTTP/2 requests share connections.
-        let burst = if options.http2 { 0 } else { plan.burst_max().min(max_in_flight as u64) };
-        let connections = closed.max(burst);
+    /// Checks that a generator's connections can be opened.
+    pub(super) fn check(&self, load: &LoadTest) -> Result<(), ConnectionLimitError> {
+        let burst = load.own_burst().min(load.own_in_flight_max());
+        self.check_connections(load.own_connections().max(burst) as u64, load.options.unix_socket.is_none())
+    }
+
+    fn check_connections(&self, connections: u64, needs_ports: bool) -> Result<(), ConnectionLimitError> {
         if connections > self.files.saturating_sub(Self::FILES_RESERVED) {
             return Err(ConnectionLimitError::Files { connections, files: self.files });
         }
-        if connections > self.ports && options.unix_socket.is_none() {
+        if connections > self.ports && needs_ports {
             return Err(ConnectionLimitError::Ports { connections, ports: self.ports });
         }
         Ok(())
@@ -99,33 +93,18 @@ impl ProcessLimits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::{ClosedLoop, EndCondition};
 
     #[test]
-    fn plan_with_too_many_connections_is_refused() {
+    fn too_many_connections_are_refused() {
         let limits = ProcessLimits { files: 1_024, ports: 500 };
         assert_eq!(limits.connections(), 500);
-        let closed =
-            |connections| Plan::closed_loop(ClosedLoop::new(connections, EndCondition::Requests(1))).unwrap();
-        let (plain, unix) = (
-            ClientOptions::default(),
-            ClientOptions { unix_socket: Some("socket".into()), ..ClientOptions::default() },
-        );
-        let refused = |plan: Plan, options: &ClientOptions| limits.check(&plan, 10_000, options).err();
-        assert_eq!(refused(closed(500), &plain), None);
+        let refused = |connections, needs_ports| limits.check_connections(connections, needs_ports).err();
+        assert_eq!(refused(500, true), None);
+        assert_eq!(refused(501, true), Some(ConnectionLimitError::Ports { connections: 501, ports: 500 }));
+        assert_eq!(refused(960, false), None);
+        assert_eq!(refused(961, false), Some(ConnectionLimitError::Files { connections: 961, files: 1_024 }));
         assert_eq!(
-            refused(closed(501), &plain),
-            Some(ConnectionLimitError::Ports { connections: 501, ports: 500 })
-        );
-        assert_eq!(refused(closed(960), &unix), None);
-        assert_eq!(
-            refused(closed(961), &unix),
-            Some(ConnectionLimitError::Files { connections: 961, files: 1_024 })
-        );
-        let burst = Plan::burst(2_000).unwrap();
-        let many = refused(burst, &unix).unwrap();
-        assert_eq!(
-            many.to_string(),
+            refused(2_000, false).unwrap().to_string(),
             "2000 connections need as many open files, and this process may have 1024: raise `ulimit -n`, or ask \
              for at most 960"
         );

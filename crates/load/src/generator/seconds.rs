@@ -51,8 +51,11 @@ impl GeneratorSecond {
     /// The same second with times that count from `start`, so that those of several clocks are comparable.
     #[must_use]
     pub fn since(mut self, start: Time) -> Self {
-        self.measured.count_from(start);
-        self.warmup.count_from(start);
+        for Tally { earliest, latest, end, .. } in [&mut self.measured, &mut self.warmup] {
+            for time in [earliest, latest, end].into_iter().flatten() {
+                *time = Time::ZERO + (*time - start);
+            }
+        }
         self
     }
 
@@ -66,6 +69,8 @@ impl GeneratorSecond {
 /// The end of a generator's part of a load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GeneratorEnd {
+    /// What was counted after the last whole second.
+    pub rest: GeneratorSecond,
     /// The end of the plan.
     pub schedule_end: Time,
     /// Requests in flight at that time.
@@ -76,6 +81,14 @@ pub struct GeneratorEnd {
     pub health: GeneratorHealth,
     /// True if it was cancelled before its end.
     pub was_cancelled: bool,
+}
+
+impl GeneratorEnd {
+    /// The same end with times that count from `start`.
+    #[must_use]
+    pub fn since(self, start: Time) -> Self {
+        Self { rest: self.rest.since(start), schedule_end: Time::ZERO + (self.schedule_end - start), ..self }
+    }
 }
 
 /// Merges the seconds of several senders, each of which sends its seconds in order.

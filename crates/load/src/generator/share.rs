@@ -2,11 +2,13 @@
 
 use std::num::NonZeroU32;
 
+use serde::{Deserialize, Serialize};
+
 /// The share of one generator: the requests, and in closed loops the connections, whose numbers have certain remainders.
 ///
 /// The shares of all generators are the load of a single one, whatever their count: the number, the due time and the content of a request
 /// do not depend on the generator that sends it. Within a share, requests are counted by their *own* numbers, from 0 on without gaps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
     /// The first of the remainders.
     first: u64,
@@ -52,6 +54,11 @@ impl Share {
     #[must_use]
     pub fn below(self, number: u64) -> u64 {
         number / self.of * self.count + (number % self.of).saturating_sub(self.first).min(self.count)
+    }
+
+    /// The part of all requests.
+    pub(super) fn fraction(self) -> f64 {
+        self.count as f64 / self.of as f64
     }
 
     /// [`below`](Self::below), for counts of connections.

@@ -33,7 +33,7 @@ use super::{
 };
 use crate::{
     client::ThreadClient,
-    plan::{self, Plan},
+    plan::{self, ClosedLoop, EndCondition, Plan},
     sample::Sample,
 };
 
@@ -160,9 +160,17 @@ pub(super) struct SegmentRun {
 }
 
 impl SegmentRun {
-    /// The warm-up that is not a part of the segment's own duration.
-    fn warmup_of(&self, segment: &plan::Segment) -> Duration {
-        if matches!(segment, plan::Segment::Closed(_)) { self.warmup } else { Duration::ZERO }
+    /// The end of the segment, if it is the same for all generators: it ends by time alone.
+    fn planned_end(&self, segment: &plan::Segment) -> Option<Time> {
+        match segment {
+            plan::Segment::Open(schedule) => {
+                (!schedule.ends_by_chance()).then(|| self.start + schedule.duration())
+            }
+            plan::Segment::Closed(ClosedLoop { end: EndCondition::Duration(lasts), .. }) => {
+                Some(self.start + self.warmup + *lasts)
+            }
+            plan::Segment::Closed(_) => None,
+        }
     }
 }
 
@@ -319,8 +327,7 @@ impl LoadWorker {
                 }
                 plan::Segment::Closed(closed) => self.run_closed_loop(closed, segment, tasks).await,
             };
-            planned_start =
-                next.fixed_duration().map(|lasts| segment.start + segment.warmup_of(&next) + lasts);
+            planned_start = segment.planned_end(&next);
             self.close_segment(index);
             if requests_left.is_some() {
                 // All workers count their requests before any reads the sum.

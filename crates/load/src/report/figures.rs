@@ -6,7 +6,7 @@ use serde::Serialize;
 use stockade_model::{
     histogram::Distribution,
     outcome::Outcomes,
-    record::Expectation,
+    record::{AgentReport, Expectation},
     units::{ByteFigures, ratio},
 };
 
@@ -34,6 +34,8 @@ pub(super) struct StockadeFigures<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     warmup: Option<TallyFigures<'a>>,
     generator: GeneratorFigures<'a>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    agents: Vec<AgentReport>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     expect: &'a [Expectation],
 }
@@ -177,6 +179,7 @@ impl<'a> StockadeFigures<'a> {
                 valid: summary.generator.is_valid(),
                 reasons: invalid_reasons,
             },
+            agents: AgentReport::of_all(&summary.agents),
             expect,
         }
     }

@@ -51,6 +51,7 @@ fn run_of(requests: u64, failed: u64, status: u16) -> Summary {
         in_flight_max: 3,
         connections: 1,
         generator: GeneratorHealth::default(),
+        agents: Vec::new(),
     }
 }
 

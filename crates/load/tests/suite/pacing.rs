@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     io::{BufReader, Write},
+    num::NonZeroUsize,
     sync::{
         Arc, Barrier,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -28,7 +29,7 @@ fn due_times_do_not_depend_on_the_number_of_threads() {
     let address = responding(|_| ok("hello"));
     for threads in [1, 3] {
         let load = LoadTest {
-            threads: threads.try_into().unwrap(),
+            threads: NonZeroUsize::new(threads),
             observes_samples: true,
             ..load(&format!("http://{address}/"), constant("1000/s", Duration::from_millis(200)))
         };
@@ -78,7 +79,7 @@ fn shares_of_a_load_are_the_whole() {
     let warm = plan.unwrap().with_warmup(Duration::from_millis(30)).expect("it begins with a rate");
     let whole = LoadTest {
         observes_samples: true,
-        threads: 2.try_into().unwrap(),
+        threads: NonZeroUsize::new(2),
         first_request: 60,
         ..load(&format!("http://{address}/"), warm)
     };
@@ -99,7 +100,7 @@ fn shares_of_a_closed_loop_have_its_connections_and_requests() {
     let address = responding(|_| ok("hello"));
     let whole = LoadTest {
         observes_samples: true,
-        threads: 2.try_into().unwrap(),
+        threads: NonZeroUsize::new(2),
         ..load(&format!("http://{address}/"), closed(7, 500))
     };
     let (mut numbers, mut connections) = (Vec::new(), 0);
@@ -127,7 +128,7 @@ fn requests_that_wait_for_a_slot_count_from_their_due_time() {
         ok("slow")
     });
     let load = LoadTest {
-        max_in_flight: 1,
+        max_in_flight: Some(1),
         observes_samples: true,
         ..load(&format!("http://{address}/"), constant("1000/s", schedule))
     };
@@ -156,7 +157,7 @@ fn warmup_is_counted_separately() {
 fn connections_share_the_number_of_requests() {
     let address = responding(|_| ok("hello"));
     for threads in [1, 2] {
-        let threads = threads.try_into().unwrap();
+        let threads = NonZeroUsize::new(threads);
         let summary = run(&LoadTest { threads, ..load(&format!("http://{address}/"), closed(7, 500)) });
         assert_eq!((summary.measured.successes, summary.connections), (500, 7));
     }
@@ -184,7 +185,7 @@ fn connections_that_have_warmed_up_go_on() {
     });
     let plan = Plan::closed_loop(ClosedLoop::new(4, EndCondition::Requests(20)));
     let plan = plan.unwrap().with_warmup(warmup).unwrap();
-    let threads = 2.try_into().unwrap();
+    let threads = NonZeroUsize::new(2);
     let summary = run(&LoadTest { threads, ..load(&format!("http://{address}/"), plan) });
     assert_eq!(summary.warmup.map(|warmup| warmup.requests()), Some(4));
     assert_eq!(summary.measured.successes, 20);
@@ -201,7 +202,7 @@ fn requests_max_holds_over_all_segments_and_threads() {
         let plan = Plan::parse("plan.toml", text).unwrap();
         let plan = requests_max.map_or(plan.clone(), |max| plan.with_requests_max(max));
         let load = LoadTest {
-            threads: 2.try_into().unwrap(),
+            threads: NonZeroUsize::new(2),
             observes_samples: true,
             ..load(&format!("http://{address}/"), plan)
         };
@@ -218,7 +219,7 @@ fn measured_requests_do_not_depend_on_the_warmup() {
     let address = responding(|_| ok("hello"));
     let plan = constant("1000/s", Duration::from_millis(20)).with_warmup(Duration::from_millis(15)).unwrap();
     let load = LoadTest {
-        threads: 2.try_into().unwrap(),
+        threads: NonZeroUsize::new(2),
         observes_samples: true,
         ..load(&format!("http://{address}/"), plan)
     };
@@ -241,7 +242,7 @@ fn drain_starts_at_the_end_of_the_schedule_although_requests_wait() {
         while let Ok(Some(_)) = read_head(&mut requests) {}
     });
     let load = LoadTest {
-        max_in_flight: 2,
+        max_in_flight: Some(2),
         drain: Duration::from_millis(100),
         ..load(&format!("http://{address}/"), constant("100/s", Duration::from_millis(100)))
     };

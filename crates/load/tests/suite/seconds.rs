@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     io,
+    num::NonZeroUsize,
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
     thread,
     time::Duration,
@@ -55,7 +56,7 @@ fn check(plan: Plan, threads: usize, seed: u64) {
     });
     let name = format!("{plan}, {threads} threads");
     let load = LoadTest {
-        threads: threads.try_into().expect("at least one"),
+        threads: NonZeroUsize::new(threads),
         seed: Seed(seed),
         observes_samples: true,
         ..load(&format!("http://{address}/"), plan)

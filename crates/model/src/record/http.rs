@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::Accounting;
+use super::{Accounting, AgentFigures};
 
 /// A part of a run over HTTP, in a process of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -56,6 +56,9 @@ fn is_nothing(share: &f64) -> bool {
 /// Figures of a run over HTTP only.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HttpFigures {
+    /// The machines that sent the load; none: this one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<AgentFigures>,
     /// Requests by status; 0: no response.
     pub status_codes: BTreeMap<u16, u64>,
     /// Connections that the load opened.

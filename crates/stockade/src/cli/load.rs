@@ -17,7 +17,7 @@ use stockade_load::{
 };
 use stockade_model::{latency::Latency, units::parse_duration};
 
-use super::{KnownValues, LivePageArgs, TelemetryArgs, exit_codes_line, list};
+use super::{KnownValues, LivePageArgs, OnArgs, TelemetryArgs, exit_codes_line, list};
 
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[derive(Clone, Debug, Args)]
@@ -167,6 +167,8 @@ pub struct LoadArgs {
     #[arg(long, value_name = "FILE.json|FILE.csv", help_heading = "Reports", value_parser = out)]
     pub out: Option<Out>,
 
+    #[command(flatten)]
+    pub on: OnArgs,
     #[command(flatten)]
     pub ui: LivePageArgs,
     #[command(flatten)]

@@ -1,10 +1,13 @@
 //! The highest rate at which bounds hold: one trial after the other.
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    sync::Arc,
+};
 
 use serde_json::json;
 use stockade_load::{
-    generator::{LoadTestRun, default_threads},
+    generator::{LoadTestRun, ThisProcess},
     schedule::Rate,
     search::{Bounds, BoundsVerdict, Search, SearchOptions, SearchResult, SearchStatus},
 };
@@ -42,13 +45,11 @@ pub fn search(args: LoadArgs, bounds: &Bounds) -> Result<Exit, CommandError> {
     let mut load = resolve::trial(args, settings.from)?;
     let telemetry = Telemetry::start(&typed.telemetry, None)?;
     let stop = stop_on_signals();
+    let loads = typed.on.connect(&stop)?.unwrap_or_else(|| Arc::new(ThisProcess));
     while let Some(trial) = search.next_trial() {
         load.plan = resolve::trial_plan(trial.rate, &typed)?;
-        if typed.threads.is_none() {
-            load.threads = default_threads(&load.plan);
-        }
         let mut live = LiveReport::new(&load, None, None)?.with_figures(telemetry.figures());
-        let LoadTestRun { summary, end } = load.run(&mut live, &stop)?;
+        let LoadTestRun { summary, end } = loads.prepare(&load)?.run(&mut live, &stop)?;
         drop(live);
         if end.was_cancelled {
             break;

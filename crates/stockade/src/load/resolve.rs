@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use stockade_lab::host;
 use stockade_load::{
     ClientOptions, Retries, Trust,
-    generator::{LoadTest, ProcessLimits, Share, default_threads},
+    generator::{LoadTest, Share},
     plan::{ClosedLoop, EndCondition, Plan},
     schedule::{ArrivalProcess, DURATION_MAX, Rate, Schedule, ScheduleLimitError, Step},
     targets::{FILE_BYTES_MAX, TargetFileError, log::AccessLog, siege, vegeta},
@@ -113,11 +113,9 @@ fn is_closed_loop(args: &LoadArgs) -> bool {
 }
 
 fn with_plan(args: LoadArgs, traffic: Traffic, plan: Plan) -> LoadTest {
-    let by_itself = || ProcessLimits::raised().in_flight(&plan, args.http2);
-    let max_in_flight = args.max_in_flight.map_or_else(by_itself, NonZeroUsize::get);
     LoadTest {
         id: format!("{}-{:04x}", host::now(), Seed::from_entropy().0 & 0xffff),
-        threads: args.threads.unwrap_or_else(|| default_threads(&plan)),
+        threads: args.threads,
         plan,
         traffic: Arc::new(traffic),
         options: ClientOptions {
@@ -135,7 +133,7 @@ fn with_plan(args: LoadArgs, traffic: Traffic, plan: Plan) -> LoadTest {
             body_digest: args.sha256,
             allowed: None,
         },
-        max_in_flight,
+        max_in_flight: args.max_in_flight.map(NonZeroUsize::get),
         drain: args.drain.unwrap_or(args.timeout),
         seed: Seed(args.seed),
         first_request: 0,

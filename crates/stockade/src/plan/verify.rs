@@ -21,7 +21,15 @@ pub fn verify(planned: &Experiment, file: &Path, record_directory: &Path) -> Res
     let experiment = LabExperiment::load(file)?;
     let program =
         env::current_exe().map_err(|error| CommandError::Usage(format!("where is this program? {error}")))?;
-    let options = Options { scale: 1.0, repeats: None, until_decided: None, seed: Seed(1), program };
+    let options = Options {
+        scale: 1.0,
+        repeats: None,
+        until_decided: None,
+        seed: Seed(1),
+        program,
+        #[cfg(feature = "http")]
+        loads: None,
+    };
     let mut observers: Vec<Box<dyn RunObserver>> =
         vec![Box::new(LiveScreen::open(RunView::new(&experiment, options.scale)))];
     let (record, results) =

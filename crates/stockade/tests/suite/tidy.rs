@@ -11,7 +11,7 @@ use cargo_metadata::{CargoOpt, DependencyKind, Metadata, MetadataCommand};
 use stockade_load::sample::FailureClass;
 
 /// The crates that each crate may import, as in ARCHITECTURE.md.
-const GRAPH: [(&str, &[&str]); 12] = [
+const GRAPH: [(&str, &[&str]); 13] = [
     ("stockade-model", &[]),
     ("stockade-net", &[]),
     ("stockade-services", &[]),
@@ -19,6 +19,7 @@ const GRAPH: [(&str, &[&str]); 12] = [
     ("stockade-source", &["stockade-model", "stockade-net"]),
     ("stockade-logs", &["stockade-model"]),
     ("stockade-load", &["stockade-logs", "stockade-model", "stockade-net"]),
+    ("stockade-agents", &["stockade-load", "stockade-model", "stockade-net"]),
     ("stockade-plan", &["stockade-cache", "stockade-logs", "stockade-model"]),
     ("stockade-origin", &["stockade-model", "stockade-net"]),
     ("stockade-proxy", &["stockade-cache", "stockade-model", "stockade-net", "stockade-source"]),
@@ -36,6 +37,7 @@ const GRAPH: [(&str, &[&str]); 12] = [
     (
         "stockade",
         &[
+            "stockade-agents",
             "stockade-cache",
             "stockade-lab",
             "stockade-load",

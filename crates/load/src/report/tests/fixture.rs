@@ -123,6 +123,7 @@ pub fn summary(samples: &[Sample], lasts_s: u64) -> Summary {
             steal: None,
             invalid_reasons: Vec::new(),
         },
+        agents: Vec::new(),
     }
 }
 

@@ -1,0 +1,5 @@
+mod clocks;
+mod faults;
+mod fixture;
+mod requests;
+mod security;

@@ -1,0 +1,106 @@
+//! Loads on other machines: `stockade agent`, and the coordinator of `load --on` and `run --on`.
+
+use std::{fs, io::Write, num::NonZeroU32, sync::Arc, thread};
+
+use serde_json::json;
+use stockade_agents::{
+    AgentClock, AgentInfo, AgentOptions, CancellationToken, ConnectionOptions, Coordinator,
+    CoordinatorOptions, Credentials, NatsUrl, Subject, serve,
+};
+use stockade_load::{AllowedTargets, generator::LoadRunner};
+
+use crate::{
+    child::end_with_stdin,
+    cli::{AgentArgs, NatsArgs, OnArgs},
+    exit::{CommandError, Exit},
+    progress::message,
+};
+
+/// Waits for loads until a signal stops it.
+pub fn agent(args: AgentArgs) -> Result<Exit, CommandError> {
+    let (connection, subject) = connection(&args.url, &args.nats)?;
+    if let Some(folder) = &args.out {
+        fs::create_dir_all(folder)
+            .map_err(|error| CommandError::Usage(format!("cannot create {}: {error}", folder.display())))?;
+    }
+    let server = connection.url.to_string();
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let options = AgentOptions {
+        connection,
+        subject,
+        name: args.name.unwrap_or_else(machine_name),
+        weight: args
+            .weight
+            .or(u32::try_from(cores).ok().and_then(NonZeroU32::new))
+            .unwrap_or(NonZeroU32::MIN),
+        labels: args.label,
+        allowed: if args.allow_target.is_empty() {
+            AllowedTargets::default()
+        } else {
+            args.allow_target.into()
+        },
+        samples: args.out,
+        clock: AgentClock::new(),
+        patience: args.wait,
+    };
+    let stop = CancellationToken::new();
+    let handle = stop.clone();
+    // Without a handler a signal ends the process, and its coordinator finds out.
+    let _ = ctrlc::set_handler(move || handle.cancel());
+    if args.parent.until_stdin_ends {
+        end_with_stdin();
+    }
+    let on_ready = |agent: &AgentInfo| {
+        let AgentInfo { id, name, weight, labels, allowed, .. } = agent;
+        let ready = json!({"agent": name, "id": id, "nats": server, "weight": weight, "labels": labels, "allowed_targets": allowed});
+        // Nobody reads it: the agent works all the same.
+        let _ = writeln!(std::io::stdout(), "{ready}");
+    };
+    serve(options, on_ready, &stop)?;
+    Ok(Exit::Done)
+}
+
+impl OnArgs {
+    /// Connects to the agents; `None`: this process sends loads.
+    pub fn connect(&self, stop: &CancellationToken) -> Result<Option<Arc<dyn LoadRunner>>, CommandError> {
+        let Some(url) = &self.on else { return Ok(None) };
+        let (connection, subject) = connection(url, &self.nats)?;
+        let options = CoordinatorOptions {
+            connection,
+            subject,
+            agents: self.agents,
+            labels: self.agent_label.clone(),
+            patience: self.agents_wait,
+        };
+        let coordinator = Coordinator::connect(&options, stop, |waiting| {
+            let wanted = waiting.wanted.map(|wanted| format!(" of {wanted}")).unwrap_or_default();
+            message(&format!("waiting for agents: {}{wanted}", waiting.found));
+        })?;
+        let names: Vec<_> = coordinator.agents().iter().map(|agent| agent.name.as_str()).collect();
+        message(&format!("agents: {}", names.join(", ")));
+        Ok(Some(Arc::new(coordinator)))
+    }
+}
+
+/// The server, and after a comma the first part of all subjects.
+fn connection(url: &str, nats: &NatsArgs) -> Result<(ConnectionOptions, Subject), CommandError> {
+    let usage = |error: &dyn ToString| CommandError::Usage(error.to_string());
+    let (url, subject) = match url.split_once(',') {
+        Some((url, subject)) => (url, subject.parse().map_err(|error| usage(&error))?),
+        None => (url, Subject::default()),
+    };
+    let url: NatsUrl = url.parse().map_err(|error| usage(&error))?;
+    let credentials = match &nats.nats_credentials {
+        Some(file) => Some(Credentials::read(file)),
+        None => match std::env::var("STOCKADE_NATS_CREDENTIALS") {
+            Ok(text) => Some(text.parse()),
+            Err(_) => None,
+        },
+    };
+    let credentials = credentials.transpose().map_err(|error| usage(&error))?;
+    Ok((ConnectionOptions { url, credentials, authorities: nats.nats_ca.clone() }, subject))
+}
+
+fn machine_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}

@@ -1,0 +1,84 @@
+//! The arguments of loads on other machines.
+
+use std::{num::NonZeroU32, path::PathBuf, time::Duration};
+
+use clap::Args;
+use stockade_load::TargetPattern;
+use stockade_model::units::parse_duration;
+
+/// How to reach NATS.
+#[derive(Clone, Debug, Args)]
+pub struct NatsArgs {
+    /// File of credentials of NATS: a .creds file, the seed of an nkey, or a line `user:password` [default: the content of the
+    /// variable `STOCKADE_NATS_CREDENTIALS`]
+    #[arg(long, value_name = "FILE", help_heading = "Agents")]
+    pub nats_credentials: Option<PathBuf>,
+    /// Trust only the certificate authorities of this file (PEM) for NATS
+    #[arg(long, value_name = "FILE", help_heading = "Agents")]
+    pub nats_ca: Option<PathBuf>,
+}
+
+/// The agents of `load` and `run`.
+#[derive(Clone, Debug, Args)]
+pub struct OnArgs {
+    /// Send the load from agents (`stockade agent`) that are at this NATS server: `nats://127.0.0.1:4222`; after a comma the
+    /// first part of their subjects [default: stockade]
+    #[arg(long, value_name = "NATS-URL", help_heading = "Agents")]
+    pub on: Option<String>,
+    /// Wait for so many agents [default: those that are there]
+    #[arg(long, value_name = "N", help_heading = "Agents", requires = "on", value_parser = agents)]
+    pub agents: Option<usize>,
+    /// Only agents with this label; may be repeated
+    #[arg(long, value_name = "LABEL", help_heading = "Agents", requires = "on")]
+    pub agent_label: Vec<String>,
+    /// How long to wait for agents
+    #[arg(long, value_name = "D", help_heading = "Agents", value_parser = parse_duration, default_value = "60s")]
+    pub agents_wait: Duration,
+    #[command(flatten)]
+    pub nats: NatsArgs,
+}
+
+#[derive(Debug, Args)]
+pub struct AgentArgs {
+    /// NATS server at which to wait: `nats://127.0.0.1:4222`, `tls://nats.example:4222`; after a comma the first part of the
+    /// subjects [default: stockade]
+    #[arg(long = "nats", value_name = "NATS-URL")]
+    pub url: String,
+    /// Name in reports [default: the name of this machine]
+    #[arg(long, value_name = "N")]
+    pub name: Option<String>,
+    /// Servers that loads may reach: `10.2.0.0/16:8080`, `*.staging.example:443`, `unix:/run/app.sock`; may be repeated
+    /// [default: those of this machine]
+    #[arg(long, value_name = "PATTERN")]
+    pub allow_target: Vec<TargetPattern>,
+    /// Part of a load, relative to the weights of the other agents [default: the number of cores]
+    #[arg(long, value_name = "N", value_parser = weight)]
+    pub weight: Option<NonZeroU32>,
+    /// Label, for `--agent-label`; may be repeated
+    #[arg(long, value_name = "LABEL")]
+    pub label: Vec<String>,
+    /// Write every sample of its loads to this folder, a file each, in Vegeta's format
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// How long to try to reach NATS
+    #[arg(long, value_name = "D", value_parser = parse_duration, default_value = "60s")]
+    pub wait: Duration,
+    #[command(flatten)]
+    pub nats: NatsArgs,
+    #[command(flatten)]
+    pub parent: super::ParentArgs,
+}
+
+fn agents(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count @ 1..=10_000) => Ok(count),
+        _ => Err("write how many, 1 to 10000".to_owned()),
+    }
+}
+
+fn weight(text: &str) -> Result<NonZeroU32, String> {
+    match text.parse() {
+        Ok(weight) if weight <= NonZeroU32::new(10_000).expect("not zero") => Ok(weight),
+        _ => Err("write 1 to 10000".to_owned()),
+    }
+}
