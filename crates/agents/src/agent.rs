@@ -377,10 +377,7 @@ async fn connect(options: &AgentOptions) -> Result<Client, AgentError> {
     };
     match within(options.patience, attempts).await {
         Some(connected) => Ok(connected?),
-        None => match last {
-            Some(error) => Err(error.into()),
-            None => Err(AgentError::Closed),
-        },
+        None => Err(last.unwrap_or_else(|| options.connection.no_answer(options.patience)).into()),
     }
 }
 

@@ -9,6 +9,7 @@ use std::{
 
 use async_nats::{Client, ConnectErrorKind, ConnectOptions, ServerAddr};
 use rustls::RootCertStore;
+use stockade_model::units::format_duration;
 use stockade_net::tls::{Trust, TrustError, with_authorities};
 
 /// The address of a NATS server. Displayed without its password.
@@ -198,6 +199,12 @@ impl ConnectionOptions {
                 _ => ConnectionError::Unreachable { url, reason },
             }
         })
+    }
+
+    /// The server has not answered for so long.
+    pub(crate) fn no_answer(&self, waited: Duration) -> ConnectionError {
+        let reason = format!("no answer within {}", format_duration(waited));
+        ConnectionError::Unreachable { url: self.url.to_string(), reason }
     }
 
     fn with_credentials(&self, options: ConnectOptions) -> Result<ConnectOptions, CredentialsError> {

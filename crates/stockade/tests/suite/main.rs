@@ -13,6 +13,7 @@ mod http;
 mod load;
 mod man;
 mod mongodb;
+mod nats;
 mod open;
 mod origin;
 mod over_http;

@@ -1,0 +1,152 @@
+//! Loads from several machines, each of which is a process here, at a real NATS server.
+
+mod faults;
+mod link;
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    net::{SocketAddr, TcpListener},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+};
+
+use serde_json::Value;
+use stockade_services::NatsServer;
+
+use crate::{running::Running, support::Sandbox};
+
+/// Starts `stockade agent` and waits until it is ready.
+fn agent(sandbox: &Sandbox, nats: &str, name: &str, more: &[&str]) -> Running {
+    let agent = Running::start(
+        sandbox,
+        &[&["agent", "--nats", nats, "--name", name, "--weight", "1"], more].concat(),
+        "",
+    );
+    let ready: Value = serde_json::from_str(&agent.stdout_line()).expect("a line of JSON");
+    assert_eq!(ready["agent"], name);
+    agent
+}
+
+/// A server that counts its requests.
+fn counting() -> (SocketAddr, Arc<AtomicU64>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("its address");
+    let count = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&count);
+    thread::spawn(move || {
+        for connection in listener.incoming().flatten() {
+            let counted = Arc::clone(&counted);
+            thread::spawn(move || {
+                let mut to = connection.try_clone().expect("a second handle");
+                for line in BufReader::new(connection).lines().map_while(Result::ok) {
+                    if line.is_empty() {
+                        counted.fetch_add(1, Relaxed);
+                        if to.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").is_err() {
+                            return;
+                        }
+                    }
+                }
+            });
+        }
+    });
+    (address, count)
+}
+
+#[test]
+fn load_on_agents_has_the_report_of_one_and_a_line_for_each_agent() {
+    let sandbox = Sandbox::new();
+    let nats = NatsServer::start().unwrap();
+    let (server, count) = counting();
+    let _agents = ["a", "b"].map(|name| agent(&sandbox, &nats.url(), name, &[]));
+    let url = format!("http://{server}/");
+    let load = |more: &[&str]| {
+        let on = nats.url();
+        let arguments =
+            [&["load", &url, "--rate", "200/s", "-d", "2s", "--on", &on, "--agents", "2"], more].concat();
+        Running::start(&sandbox, &arguments, "").ended()
+    };
+    let output = load(&["--format", "json", "--expect", "failed == 0"]);
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    assert!(output.stderr.contains("agents: a, b\n"), "{}", output.stderr);
+    let report: Value = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!((report["requests"].as_u64(), count.load(Relaxed)), (Some(400), 400));
+    let agents = report["stockade"]["agents"].as_array().unwrap();
+    for (agent, name) in agents.iter().zip(["a", "b"]) {
+        assert_eq!((agent["name"].as_str(), agent["requests"].as_u64()), (Some(name), Some(200)));
+        for figure in ["/clock/offset_ms", "/clock/uncertainty_ms", "/cpu", "/send_lag/p99_ms"] {
+            assert!(agent.pointer(figure).is_some_and(Value::is_number), "{figure} in {agent}");
+        }
+    }
+    let text = load(&["--expect", "failed == 0"]).stdout;
+    assert!(text.contains("\nagents      a: 200 requests, send lag p99 "), "{text}");
+}
+
+#[test]
+fn experiment_runs_on_agents() {
+    let sandbox = Sandbox::new();
+    let nats = NatsServer::start().unwrap();
+    let (server, _) = counting();
+    let _agents = ["a", "b"].map(|name| agent(&sandbox, &nats.url(), name, &[]));
+    sandbox.file(
+        "experiment.toml",
+        &format!(
+            "title = \"From two machines\"\n[[hypothesis]]\ntext = \"all answered\"\nexpect = [\"x.success == 1.0\"]\n\
+             [target]\nurl = \"http://{server}\"\n[load]\npath = \"/news\"\nrate = \"100/s\"\nduration = \"2s\"\n[[arm]]\nname = \"x\"\n"
+        ),
+    );
+    let on = format!("{},stockade", nats.url());
+    let output = Running::start(
+        &sandbox,
+        &["run", "experiment.toml", "--on", &on, "--agents", "2", "--format", "json"],
+        "",
+    )
+    .ended();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let report: Value = serde_json::from_str(&output.stdout).unwrap();
+    assert_eq!(report["verdict"], "supported");
+    assert_eq!(report["arms"]["x"]["requests"], 200);
+    let requests: Vec<_> = report["agents"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|agent| agent["requests"].as_u64().unwrap())
+        .collect();
+    assert_eq!(requests, [100, 100]);
+}
+
+#[test]
+fn bad_arguments_and_absent_servers_have_one_clear_line() {
+    let sandbox = Sandbox::new();
+    for (arguments, code, words) in [
+        (&["agent", "--nats", "http://a"][..], 2, "this is no address of a NATS server"),
+        (&["agent", "--nats", "nats://a,b.c"], 2, "`b.c` is no subject"),
+        (&["agent", "--nats", "nats://a", "--allow-target", "a b"], 2, "`a b` is no pattern of servers"),
+        (
+            &["agent", "--nats", "nats://127.0.0.1:1", "--wait", "100ms"],
+            1,
+            "cannot reach NATS at nats://127.0.0.1:1",
+        ),
+        (
+            &["load", "http://127.0.0.1:1", "--on", "nats://ann:secret@127.0.0.1:1"],
+            1,
+            "cannot reach NATS at nats://127.0.0.1:1",
+        ),
+        (&["load", "http://127.0.0.1:1", "--agents", "2"], 2, "--on"),
+        (
+            &["agent", "--nats", "nats://127.0.0.1:1", "--nats-credentials", "absent"],
+            2,
+            "cannot read the credentials absent",
+        ),
+    ] {
+        let output = Running::start(&sandbox, arguments, "").ended();
+        assert_eq!(output.code, code, "{arguments:?}: {}", output.stderr);
+        assert!(
+            output.stderr.contains(words) && !output.stderr.contains("secret"),
+            "{arguments:?}: {}",
+            output.stderr
+        );
+    }
+}
