@@ -49,7 +49,7 @@ pub fn stockade() -> Result<PathBuf> {
     }
     let workspace = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
     let built = Command::new("cargo")
-        .args(["build", "--release", "--package", "stockade", "--locked"])
+        .args(["build", "--release", "--package", "stockade", "--features", "agents", "--locked"])
         .current_dir(&workspace)
         .status()?;
     if !built.success() {

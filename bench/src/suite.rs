@@ -7,6 +7,7 @@
 //! A sitting measures all contenders of a bench in several rounds, in a random order in each. A ratio is one of figures of the same
 //! round; the ratio of a sitting is the median of its rounds, and sittings are the repeats of the interval.
 
+mod agents;
 mod aims;
 mod bytes;
 mod herd;
@@ -192,7 +193,7 @@ impl Bench {
 }
 
 /// All benches, in the order of RESULTS.md.
-pub const BENCHES: [Bench; 13] = [
+pub const BENCHES: [Bench; 14] = [
     hits::BENCH,
     mixed::BENCH,
     bytes::BENCH,
@@ -204,13 +205,14 @@ pub const BENCHES: [Bench; 13] = [
     memory::BENCH,
     herd::BENCH,
     load::BENCH,
+    agents::BENCH,
     origin::BENCH,
     aims::BENCH,
 ];
 
 /// A bench by its name.
 pub fn find(name: &str) -> Result<&'static Bench> {
-    static ALL: [Bench; 13] = BENCHES;
+    static ALL: [Bench; 14] = BENCHES;
     ALL.iter().find(|bench| bench.name == name).ok_or_else(|| {
         let names: Vec<_> = ALL.iter().map(|bench| bench.name).collect();
         format!("no bench is called `{name}`: choose from {}, or all", names.join(", ")).into()
