@@ -2,6 +2,7 @@
 
 use std::{
     cell::RefCell,
+    fs::{self, File},
     num::NonZeroU32,
     path::PathBuf,
     pin::Pin,
@@ -21,6 +22,7 @@ use stockade_load::{
     AllowedTargets,
     generator::{CancellationToken, Control, GeneratorEnd, LoadTest, LoadTestError, LoadTestRun, Share},
 };
+use stockade_model::time::Time;
 use tokio::{
     io::AsyncReadExt,
     sync::{mpsc, oneshot, watch},
@@ -30,11 +32,11 @@ use tokio::{
 use crate::{
     clock::{AgentClock, Nanos},
     connection::{ConnectionError, ConnectionOptions, reason},
-    samples::{RecordObserver, SampleFile},
+    samples::{Fault, RecordObserver, SampleFile},
     wait::{Ticks, pause, within},
     wire::{
-        ALIVE_INTERVAL, AgentInfo, ControlMessage, LOST_AFTER, Record, Reply, Request, Status, Subject,
-        VERSION,
+        ALIVE_INTERVAL, AgentInfo, AgentReply, AgentRequest, AgentStatus, ControlMessage, LOST_AFTER,
+        RecordPart, RunId, Subject, VERSION, encoded, is_name,
     },
 };
 
@@ -67,13 +69,18 @@ pub enum AgentError {
     /// NATS cannot be reached or used.
     #[error(transparent)]
     Connection(#[from] ConnectionError),
+    /// The name is none.
+    #[error("`{0}` is no name of an agent: write letters, digits, `.`, `-` and `_`, at most 64")]
+    Name(String),
     /// The connection was closed for good.
     #[error("NATS closed the connection")]
     Closed,
 }
 
 /// The most bytes of a load.
-const LOAD_BYTES_MAX: usize = 1 << 30;
+const LOAD_BYTES_MAX: u64 = 1 << 30;
+/// For the load to arrive. The coordinator waits for ten seconds.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(9);
 /// Records that wait for NATS: one is a second. More are lost, and the run is invalid.
 const RECORDS_MAX: usize = 120;
 /// For one attempt to publish a record.
@@ -89,14 +96,24 @@ pub fn serve(
     on_ready: impl FnOnce(&AgentInfo),
     cancel: &CancellationToken,
 ) -> Result<(), AgentError> {
+    if !is_name(&options.name) {
+        return Err(AgentError::Name(options.name));
+    }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(ConnectionError::Thread)?;
     let serving = async {
+        let agent = tokio::select! {
+            () = cancel.cancelled() => return Ok(()),
+            agent = Agent::connect(options) => Rc::new(agent?),
+        };
         tokio::select! {
-            () = cancel.cancelled() => Ok(()),
-            end = Agent::serve(options, on_ready) => end,
+            () = cancel.cancelled() => {
+                agent.leave().await;
+                Ok(())
+            }
+            end = Rc::clone(&agent).serve(on_ready) => end,
         }
     };
     let end = LocalSet::new().block_on(&runtime, serving);
@@ -116,22 +133,26 @@ struct Agent {
 
 /// A load of an agent, as its messages see it.
 struct AgentRun {
-    id: String,
+    id: RunId,
     starts: watch::Sender<Option<(usize, Nanos)>>,
     /// The start by the coordinator's clock.
     started: Arc<Mutex<Nanos>>,
 }
 
 impl Agent {
-    async fn serve(options: AgentOptions, on_ready: impl FnOnce(&AgentInfo)) -> Result<(), AgentError> {
+    async fn connect(options: AgentOptions) -> Result<Self, AgentError> {
         let client = connect(&options).await?;
-        let agent = Rc::new(Self {
+        Ok(Self {
             jetstream: jetstream::new(client.clone()),
             id: format!("{:016x}", random::<u64>()),
             client,
             options,
             run: RefCell::new(None),
-        });
+        })
+    }
+
+    async fn serve(self: Rc<Self>, on_ready: impl FnOnce(&AgentInfo)) -> Result<(), AgentError> {
+        let agent = self;
         let subscribe =
             async |subject: String| agent.client.subscribe(subject).await.map_err(|_| AgentError::Closed);
         let mut discovered = subscribe(agent.options.subject.discover()).await?;
@@ -147,12 +168,12 @@ impl Agent {
                     let Some(to) = message.reply else { continue };
                     match request {
                         // At once: whatever comes between is an error of the reading.
-                        Request::Clock => agent.reply(to, &Reply::Clock(agent.options.clock.now())).await,
-                        Request::Start { run, segment, at, by_coordinator } => {
+                        AgentRequest::Clock => agent.reply(to, &AgentReply::Clock(agent.options.clock.now())).await,
+                        AgentRequest::Start { run, segment, at, by_coordinator } => {
                             let reply = agent.start(&run, segment, at, by_coordinator);
                             agent.reply(to, &reply).await;
                         }
-                        Request::Prepare { run, share } => {
+                        AgentRequest::Prepare { run, share } => {
                             let agent = Rc::clone(&agent);
                             spawn_local(async move {
                                 let reply = Rc::clone(&agent).prepare(run, share).await;
@@ -171,6 +192,16 @@ impl Agent {
         }
     }
 
+    /// Tells the coordinator that its load will not end.
+    async fn leave(&self) {
+        let run = self.run.borrow().as_ref().map(|current| current.id.clone());
+        if let Some(run) = run {
+            let reason = "it was told to end".to_owned();
+            self.publish(&self.options.subject.status(&run, &self.id), &AgentStatus::Failed { reason }).await;
+            let _ = within(PUBLISH_TIMEOUT, self.client.flush()).await;
+        }
+    }
+
     fn info(&self) -> AgentInfo {
         AgentInfo {
             id: self.id.clone(),
@@ -179,43 +210,46 @@ impl Agent {
             weight: self.options.weight,
             labels: self.options.labels.clone(),
             allowed: self.options.allowed.to_string(),
+            machine: machine(),
             is_busy: self.run.borrow().is_some(),
         }
     }
 
     async fn reply(&self, to: async_nats::Subject, reply: &impl serde::Serialize) {
-        let bytes = serde_json::to_vec(reply).expect("plain values");
         // Without a connection nobody waits for the reply.
-        let _ = self.client.publish(to, bytes.into()).await;
+        let _ = self.client.publish(to, encoded(reply)).await;
         let _ = self.client.flush().await;
     }
 
-    fn start(&self, run: &str, segment: usize, at: Nanos, by_coordinator: Nanos) -> Reply {
+    fn start(&self, run: &RunId, segment: usize, at: Nanos, by_coordinator: Nanos) -> AgentReply {
         let current = self.run.borrow();
-        let Some(current) = current.as_ref().filter(|current| current.id == run) else {
-            return Reply::Refused("it has ended".to_owned());
+        let Some(current) = current.as_ref().filter(|current| current.id == *run) else {
+            return AgentReply::Refused("it has ended".to_owned());
         };
         if *current.starts.borrow() == Some((segment, at)) {
-            return Reply::Accepted;
+            return AgentReply::Accepted;
         }
         let now = self.options.clock.now();
         if at <= now {
-            return Reply::Refused(format!("the start reached it {} ms late", (now - at) / 1_000_000));
+            return AgentReply::Refused(format!(
+                "the start reached it {} ms late",
+                now.saturating_sub(at) / 1_000_000
+            ));
         }
         if segment == 0 {
             *current.started.lock().unwrap_or_else(PoisonError::into_inner) = by_coordinator;
         }
         current.starts.send_replace(Some((segment, at)));
-        Reply::Accepted
+        AgentReply::Accepted
     }
 
     /// Fetches a load, starts its thread, and returns once that is ready to connect.
-    async fn prepare(self: Rc<Self>, run: String, share: Share) -> Reply {
+    async fn prepare(self: Rc<Self>, run: RunId, share: Share) -> AgentReply {
         if self.run.borrow().as_ref().is_some_and(|current| current.id != run) {
-            return Reply::Refused("it is busy with another load".to_owned());
+            return AgentReply::Refused("it is busy with another load".to_owned());
         }
         if self.run.borrow().is_some() {
-            return Reply::Accepted;
+            return AgentReply::Accepted;
         }
         let (starts, starts_received) = watch::channel(None);
         let current = Rc::new(AgentRun { id: run, starts, started: Arc::default() });
@@ -227,9 +261,9 @@ impl Agent {
             *agent.run.borrow_mut() = None;
         });
         match is_prepared.await {
-            Ok(Ok(())) => Reply::Accepted,
-            Ok(Err(reason)) => Reply::Refused(reason),
-            Err(_) => Reply::Refused("it ended".to_owned()),
+            Ok(Ok(())) => AgentReply::Accepted,
+            Ok(Err(reason)) => AgentReply::Refused(reason),
+            Err(_) => AgentReply::Refused("it ended".to_owned()),
         }
     }
 
@@ -246,7 +280,8 @@ impl Agent {
             let _ = prepared.send(Err("it has no connection".to_owned()));
             return;
         };
-        let load = match Box::pin(self.fetch(&current.id, share)).await {
+        let fetched = within(FETCH_TIMEOUT, self.fetch(&current.id, share)).await;
+        let load = match fetched.unwrap_or_else(|| Err("the load does not arrive".to_owned())) {
             Ok(load) => load,
             Err(reason) => {
                 let _ = prepared.send(Err(reason));
@@ -256,17 +291,29 @@ impl Agent {
         let clock = self.options.clock;
         let (ready, mut readiness) = mpsc::unbounded_channel();
         let lease = Arc::new(AtomicI64::new(lease_from(clock.now())));
-        let control = Arc::new(RunControl { clock, ready, starts, lease: Arc::clone(&lease) });
-        let (records, records_received) = mpsc::channel(RECORDS_MAX);
         let stop = CancellationToken::new();
-        let samples = self.options.samples.as_ref().map(|folder| SampleFile {
-            path: folder.join(format!("{}-{}.json", current.id, self.options.name)),
-            id: current.id.clone(),
-            traffic: Arc::clone(&load.traffic),
-            writer: None,
-        });
-        let observer =
-            RecordObserver::new(records, load.plan.warmup(), Arc::clone(&current.started), samples);
+        // The load ends with this function, also where the agent is told to end.
+        let _guard = stop.clone().drop_guard();
+        let fault = Fault::none(stop.clone());
+        let control =
+            Arc::new(RunControl { clock, ready, starts, lease: Arc::clone(&lease), fault: fault.clone() });
+        let (records, records_received) = mpsc::channel(RECORDS_MAX);
+        let samples = match self.sample_file(current, &load) {
+            Ok(samples) => samples,
+            Err(reason) => {
+                let _ = prepared.send(Err(reason));
+                return;
+            }
+        };
+        let observer = RecordObserver {
+            records,
+            fault: fault.clone(),
+            warmup: load.plan.warmup(),
+            start: Time::ZERO,
+            seconds: 0,
+            started: Arc::clone(&current.started),
+            samples,
+        };
         let (ended, mut has_ended) = oneshot::channel();
         let cancel = stop.clone();
         let thread = thread::Builder::new().name("load".to_owned());
@@ -279,51 +326,62 @@ impl Agent {
         let publisher = Publisher {
             jetstream: self.jetstream.clone(),
             subject: subject.record(&current.id, &self.id),
-            id: format!("{}/{}", current.id, self.id),
+            id: format!("{}/{}", current.id.as_str(), self.id),
         };
         // Aborted with this function.
         let mut publishing = JoinSet::new();
         publishing.spawn_local(publisher.clone().publish_seconds(records_received));
         let status_subject = subject.status(&current.id, &self.id);
-        let mut status = Status::Alive { ready: None };
+        let mut status = AgentStatus::Alive { ready: None };
         let mut ticks = Ticks::every(ALIVE_INTERVAL);
-        let mut fault = None;
+        let mut is_told_to_stop = false;
         let result = loop {
             tokio::select! {
                 biased;
-                message = control_messages.next() => match message.and_then(|message| serde_json::from_slice(&message.payload).ok()) {
-                    Some(ControlMessage::Alive) => lease.store(lease_from(clock.now()), Relaxed),
-                    Some(ControlMessage::Stop) => stop.cancel(),
-                    None => {
-                        stop.cancel();
-                        break (&mut has_ended).await;
+                message = control_messages.next() => {
+                    match message.map(|message| serde_json::from_slice(&message.payload)) {
+                        Some(Ok(ControlMessage::Alive)) if clock.now() < lease.load(Relaxed) => {
+                            lease.store(lease_from(clock.now()), Relaxed);
+                        }
+                        // It waited while this process was suspended.
+                        Some(Ok(ControlMessage::Alive)) => fault.note(silence()),
+                        Some(Ok(ControlMessage::Stop)) => {
+                            is_told_to_stop = true;
+                            stop.cancel();
+                        }
+                        Some(Err(_)) => {}
+                        None => {
+                            fault.note("its connection was closed, and it stopped");
+                            break (&mut has_ended).await;
+                        }
                     }
-                },
+                }
                 result = &mut has_ended => break result,
                 Some(segment) = readiness.recv() => {
-                    status = Status::Alive { ready: Some(segment) };
+                    status = AgentStatus::Alive { ready: Some(segment) };
                     self.publish(&status_subject, &status).await;
                 }
                 () = ticks.tick() => {
-                    if clock.now() >= lease.load(Relaxed) && !stop.is_cancelled() {
-                        fault = Some(format!(
-                            "it heard nothing of the coordinator for {} s, and stopped", LOST_AFTER.as_secs_f64()
-                        ));
-                        stop.cancel();
+                    if clock.now() >= lease.load(Relaxed) && !is_told_to_stop {
+                        fault.note(silence());
                     }
                     self.publish(&status_subject, &status).await;
                 }
             }
         };
+        let fault = fault.take().filter(|_| !is_told_to_stop);
         let last = async {
             // The channel of seconds closes with the load.
             let _ = publishing.join_next().await;
             match result {
                 Ok(Ok((seconds, end))) => {
-                    publisher.publish(&Record::End { seconds, end: Box::new(end), fault }).await;
+                    publisher.publish(&RecordPart::End { seconds, end: Box::new(end), fault }).await;
                 }
-                Ok(Err(reason)) => self.publish(&status_subject, &Status::Failed { reason }).await,
-                Err(_) => {}
+                Ok(Err(reason)) => self.publish(&status_subject, &AgentStatus::Failed { reason }).await,
+                Err(_) => {
+                    let reason = "its load panicked: this is a bug in Stockade".to_owned();
+                    self.publish(&status_subject, &AgentStatus::Failed { reason }).await;
+                }
             }
         };
         let alive = async {
@@ -339,21 +397,32 @@ impl Agent {
     }
 
     async fn publish(&self, subject: &str, message: &impl serde::Serialize) {
-        let bytes = serde_json::to_vec(message).expect("plain values");
         // Without a connection the coordinator finds out by itself.
-        let _ = self.client.publish(subject.to_owned(), bytes.into()).await;
+        let _ = self.client.publish(subject.to_owned(), encoded(message)).await;
+    }
+
+    /// The file of `--out`. The error is the reason.
+    fn sample_file(&self, current: &AgentRun, load: &LoadTest) -> Result<Option<SampleFile>, String> {
+        let Some(folder) = &self.options.samples else { return Ok(None) };
+        let run = current.id.as_str();
+        let path = folder.join(format!("{run}-{}-{}.json", self.options.name, self.id));
+        let file =
+            File::create(&path).map_err(|error| format!("cannot create {}: {error}", path.display()))?;
+        let traffic = Arc::clone(&load.traffic);
+        Ok(Some(SampleFile { id: run.to_owned(), traffic, file: Some(file), writer: None }))
     }
 
     /// The load of a run. The error is the reason.
-    async fn fetch(&self, run: &str, share: Share) -> Result<LoadTest, String> {
+    async fn fetch(&self, run: &RunId, share: Share) -> Result<LoadTest, String> {
         let store = self.jetstream.get_object_store(self.options.subject.loads_store()).await;
         let store = store.map_err(|error| reason(&error))?;
-        let mut object = store.get(run).await.map_err(|error| reason(&error))?;
-        if object.info().size > LOAD_BYTES_MAX {
-            return Err(format!("the load has {} bytes, more than {LOAD_BYTES_MAX}", object.info().size));
-        }
+        let mut object = store.get(run.as_str()).await.map_err(|error| reason(&error))?;
         let mut bytes = Vec::new();
-        object.read_to_end(&mut bytes).await.map_err(|error| error.to_string())?;
+        let read = (&mut object).take(LOAD_BYTES_MAX + 1).read_to_end(&mut bytes).await;
+        read.map_err(|error| error.to_string())?;
+        if bytes.len() as u64 > LOAD_BYTES_MAX {
+            return Err("the load has more than 1 GiB".to_owned());
+        }
         let mut load = LoadTest::from_bundle(&bytes, share).map_err(|error| error.to_string())?;
         load.options.allowed = Some(self.options.allowed.clone());
         load.observes_samples = self.options.samples.is_some();
@@ -379,6 +448,16 @@ async fn connect(options: &AgentOptions) -> Result<Client, AgentError> {
         Some(connected) => Ok(connected?),
         None => Err(last.unwrap_or_else(|| options.connection.no_answer(options.patience)).into()),
     }
+}
+
+/// The fault of an agent that stops by itself.
+fn silence() -> String {
+    format!("it heard nothing of the coordinator for {} s, and stopped", LOST_AFTER.as_secs_f64())
+}
+
+/// The machine, until it restarts; empty: unknown.
+pub(crate) fn machine() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }
 
 /// The time until which the sign of life that arrived at `now` is good.
@@ -410,7 +489,7 @@ fn run_load(
     };
     let _ = prepared.send(Ok(()));
     let LoadTestRun { end, .. } = ready.run(&mut observer, cancel).map_err(|error| error.to_string())?;
-    let (start, seconds) = (observer.start(), observer.seconds());
+    let (start, seconds) = (observer.start, observer.seconds);
     observer.finish().map_err(|error| LoadTestError::Samples(error).to_string())?;
     Ok((seconds, end.since(start)))
 }
@@ -423,6 +502,7 @@ struct RunControl {
     starts: watch::Receiver<Option<(usize, Nanos)>>,
     /// Until when requests may be sent.
     lease: Arc<AtomicI64>,
+    fault: Fault,
 }
 
 impl Control for RunControl {
@@ -433,7 +513,14 @@ impl Control for RunControl {
             let is_this = |start: &Option<(usize, Nanos)>| start.is_some_and(|(at, _)| at == segment);
             let start = starts.wait_for(is_this).await.ok().and_then(|start| *start);
             match start {
-                Some((_, at)) => self.clock.until(at),
+                Some((_, at)) => {
+                    let now = self.clock.now();
+                    if now > at {
+                        let late_ms = now.saturating_sub(at) as f64 / 1e6;
+                        self.fault.note(format!("it was {late_ms:.1} ms late for the start"));
+                    }
+                    self.clock.until(at)
+                }
                 // The run has ended, and its load is about to be cancelled.
                 None => std::future::pending().await,
             }
@@ -441,7 +528,11 @@ impl Control for RunControl {
     }
 
     fn may_send(&self) -> bool {
-        self.clock.now() < self.lease.load(Relaxed)
+        let may_send = self.clock.now() < self.lease.load(Relaxed);
+        if !may_send {
+            self.fault.note(silence());
+        }
+        may_send
     }
 }
 
@@ -456,15 +547,15 @@ struct Publisher {
 
 impl Publisher {
     /// Publishes the seconds in order.
-    async fn publish_seconds(self, mut records: mpsc::Receiver<Record>) {
+    async fn publish_seconds(self, mut records: mpsc::Receiver<RecordPart>) {
         while let Some(record) = records.recv().await {
             self.publish(&record).await;
         }
     }
 
     /// Publishes a record until it is stored. A record that was stored twice counts once, by its message id.
-    async fn publish(&self, record: &Record) {
-        let bytes: bytes::Bytes = serde_json::to_vec(record).expect("plain values").into();
+    async fn publish(&self, record: &RecordPart) {
+        let bytes = encoded(record);
         let mut headers = HeaderMap::new();
         headers.insert("Nats-Msg-Id", format!("{}/{}", self.id, record.number()));
         loop {

@@ -21,8 +21,14 @@ use stockade_net::tls::{Trust, TrustError, with_authorities};
 /// assert_eq!(url.to_string(), "tls://nats.example:4222");
 /// # Ok::<(), stockade_agents::NatsUrlError>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct NatsUrl(ServerAddr);
+
+impl fmt::Debug for NatsUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
 
 /// A text is no [`NatsUrl`]. The text is not repeated: it may have a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -244,7 +250,8 @@ mod tests {
             ("127.0.0.1", "nats://127.0.0.1:4222"),
             ("tls://[::1]:4333", "tls://[::1]:4333"),
         ] {
-            assert_eq!(text.parse::<NatsUrl>().unwrap().to_string(), shown);
+            let url = text.parse::<NatsUrl>().unwrap();
+            assert_eq!((url.to_string(), format!("{url:?}")), (shown.to_owned(), shown.to_owned()));
         }
         for text in ["http://ann:secret@a:1", "nats://ann:secret@", "", "nats://a:port"] {
             let message = text.parse::<NatsUrl>().unwrap_err().to_string();

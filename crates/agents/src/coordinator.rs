@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fmt,
+    net::IpAddr,
     num::NonZeroU32,
     time::{Duration, SystemTime},
 };
@@ -16,12 +17,14 @@ use async_nats::{
     },
 };
 use futures_util::{StreamExt, future::join_all};
-use rand::random;
+use http::Uri;
+use serde::de::DeserializeOwned;
 use stockade_load::generator::{
     CancellationToken, LoadRunner, LoadTest, LoadTestError, LoadTestRun, Observer, ReadyLoad, Share,
     SummaryFold,
 };
 use stockade_model::{
+    message::shown,
     record::{AgentClockFigures, AgentFigures},
     time::Time,
     units::format_duration,
@@ -33,11 +36,15 @@ use tokio::{
 };
 
 use crate::{
+    agent::machine,
     clock::{AgentClock, ClockEstimate, Nanos, Ping},
     connection::{ConnectionError, ConnectionOptions, reason},
     roster::Roster,
     wait::{Ticks, pause, within},
-    wire::{ALIVE_INTERVAL, AgentInfo, ControlMessage, Record, Reply, Request, Status, Subject, VERSION},
+    wire::{
+        ALIVE_INTERVAL, AgentInfo, AgentReply, AgentRequest, AgentStatus, ControlMessage, RunId, Subject,
+        VERSION, encoded, is_name,
+    },
 };
 
 /// Which agents are used.
@@ -99,6 +106,10 @@ pub enum CoordinatorError {
 const LOOK_FOR: Duration = Duration::from_secs(1);
 /// Between two calls for agents.
 const CALL_INTERVAL: Duration = Duration::from_millis(200);
+/// An agent that has not answered so many calls is gone.
+const CALLS_MISSED_MAX: u64 = 2;
+/// The largest weight of an agent.
+const WEIGHT_MAX: u32 = 10_000;
 /// For the answer to a request. Names of servers are looked up meanwhile.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
 /// For the answer to other requests.
@@ -107,6 +118,10 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 const READY_TIMEOUT: Duration = Duration::from_mins(1);
 /// From the message that starts a segment to its start.
 const START_DELAY: Duration = Duration::from_millis(200);
+/// A longer time between two passes is no silence of the agents.
+const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// The most characters of an agent's reason.
+const REASON_CHARS_MAX: usize = 500;
 /// Between two looks at the agents of a load.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// How long agents may take to stop.
@@ -175,12 +190,23 @@ impl Coordinator {
         &self.agents
     }
 
-    async fn request(&self, agent: &AgentInfo, request: &Request, wait: Duration) -> Result<Reply, String> {
-        request_of(&self.client, self.subject.agent(&agent.id), request, wait).await
-    }
-
-    async fn publish(&self, run: &str, message: ControlMessage) {
-        let _ = publish_control(&self.client, self.subject.control(run), message).await;
+    /// Why some agent cannot reach the servers of a load.
+    fn misplaced(&self, load: &LoadTest) -> Option<String> {
+        let own = machine();
+        let other = self.agents.iter().find(|agent| agent.machine != own)?;
+        let is_here = |host: &str| {
+            let host = host.trim_matches(['[', ']']);
+            host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+        };
+        let urls = || load.traffic.templates().iter().map(|template| &template.url);
+        let host = match &load.options.unix_socket {
+            Some(path) => path.display().to_string(),
+            None => urls().filter_map(Uri::host).find(|host| is_here(host))?.to_owned(),
+        };
+        Some(format!(
+            "agent {} is on another machine, and {host} is a server of its own there: name the server by an address that all agents reach",
+            other.name
+        ))
     }
 }
 
@@ -223,47 +249,62 @@ async fn find_agents(
     };
     let inbox = client.new_inbox();
     let mut answers = client.subscribe(inbox.clone()).await.map_err(|error| closed(&error))?;
-    let (mut free, mut others) = (BTreeMap::new(), BTreeMap::new());
+    // With the call that it answered.
+    let mut answered = BTreeMap::new();
     let mut calls = Ticks::every(CALL_INTERVAL);
-    let mut waited = Duration::ZERO;
-    on_wait(Waiting { found: 0, wanted: options.agents });
+    let (mut call, mut found, mut waited) = (0_u64, 0, Duration::ZERO);
+    on_wait(Waiting { found, wanted: options.agents });
     loop {
         tokio::select! {
             Some(message) = answers.next() => {
                 let Ok(agent) = serde_json::from_slice::<AgentInfo>(&message.payload) else { continue };
-                let found = free.len();
-                match unusable(&agent, options) {
-                    Some(reason) => drop(others.insert(agent.id, format!("agent {} {reason}", agent.name))),
-                    None => {
-                        others.remove(&agent.id);
-                        free.insert((agent.name.clone(), agent.id.clone()), agent);
-                    }
+                if !is_name(&agent.name) || !is_name(&agent.id) || agent.weight.get() > WEIGHT_MAX {
+                    continue;
                 }
-                if free.len() != found {
-                    on_wait(Waiting { found: free.len(), wanted: options.agents });
-                }
-                if options.agents == Some(free.len()) {
-                    break;
-                }
+                let reason = unusable(&agent, options);
+                answered.insert((agent.name.clone(), agent.id.clone()), (call, agent, reason));
             }
             () = calls.tick() => {
-                if options.agents.is_none() && waited >= LOOK_FOR && !free.is_empty() {
-                    break;
-                }
+                // One that answered earlier may have ended since.
+                answered.retain(|_, (at, ..)| *at + CALLS_MISSED_MAX >= call);
                 if waited >= options.patience {
-                    let others = others.values().fold(String::new(), |text, other| text + "; " + other);
-                    let (found, wanted) = (free.len(), options.agents.unwrap_or(1));
+                    let others = answered.values().filter_map(|(_, agent, reason)| {
+                        Some(format!("; agent {} {}", agent.name, shown(reason.as_ref()?)))
+                    });
+                    let (others, wanted) = (others.collect(), options.agents.unwrap_or(1));
                     let url = options.connection.url.to_string();
                     return Err(CoordinatorError::TooFew { found, wanted, waited, others, url });
                 }
-                waited += CALL_INTERVAL;
+                (call, waited) = (call + 1, waited + CALL_INTERVAL);
                 let call = client.publish_with_reply(options.subject.discover(), inbox.clone(), "".into());
                 call.await.map_err(|error| closed(&error))?;
                 client.flush().await.map_err(|error| closed(&error))?;
             }
         }
+        let free = answered.values().filter(|(_, _, reason)| reason.is_none());
+        let free: Vec<_> = free.map(|(_, agent, _)| agent.clone()).collect();
+        if free.len() != found {
+            found = free.len();
+            on_wait(Waiting { found, wanted: options.agents });
+        }
+        match options.agents {
+            Some(wanted) if found >= wanted => return Ok(distinct(free.into_iter().take(wanted))),
+            None if found > 0 && waited >= LOOK_FOR => return Ok(distinct(free)),
+            Some(_) | None => {}
+        }
     }
-    Ok(free.into_values().collect())
+}
+
+/// Agents with names of their own: those that share one have a part of their id after it.
+fn distinct(agents: impl IntoIterator<Item = AgentInfo>) -> Vec<AgentInfo> {
+    let mut agents: Vec<AgentInfo> = agents.into_iter().collect();
+    let names: Vec<_> = agents.iter().map(|agent| agent.name.clone()).collect();
+    for agent in &mut agents {
+        if names.iter().filter(|name| **name == agent.name).count() > 1 {
+            agent.name = format!("{}-{}", agent.name, agent.id.get(..4).unwrap_or_default());
+        }
+    }
+    agents
 }
 
 /// Why an agent cannot be used.
@@ -281,93 +322,97 @@ fn unusable(agent: &AgentInfo, options: &CoordinatorOptions) -> Option<String> {
 async fn request_of(
     client: &Client,
     subject: String,
-    request: &Request,
+    request: &AgentRequest,
     wait: Duration,
-) -> Result<Reply, String> {
-    let bytes = serde_json::to_vec(request).expect("plain values");
-    let reply = within(wait, client.request(subject, bytes.into())).await;
+) -> Result<AgentReply, String> {
+    let reply = within(wait, client.request(subject, encoded(request))).await;
     let reply = reply.ok_or_else(|| format!("no answer within {}", format_duration(wait)))?;
     let reply = reply.map_err(|error| reason(&error))?;
     serde_json::from_slice(&reply.payload).map_err(|error| error.to_string())
-}
-
-async fn publish_control(
-    client: &Client,
-    subject: String,
-    message: ControlMessage,
-) -> Result<(), async_nats::PublishError> {
-    let bytes = serde_json::to_vec(&message).expect("plain values");
-    client.publish(subject, bytes.into()).await
 }
 
 /// A load that all agents have prepared.
 struct AgentsLoad<'a> {
     coordinator: &'a Coordinator,
     load: &'a LoadTest,
-    run: String,
+    run: RunId,
     statuses: Subscriber,
     records: Ordered,
     clocks: Vec<ClockEstimate>,
-    /// Sends signs of life, and reads the clocks.
-    _tasks: JoinSet<()>,
     pings: mpsc::Receiver<(usize, Ping)>,
+    /// Sends signs of life to the agents.
+    signs_of_life: JoinSet<()>,
+    /// Reads their clocks.
+    _readers: JoinSet<()>,
+}
+
+/// The start of a load.
+struct Start {
+    /// By the coordinator's clock.
+    at: Nanos,
+    /// By the clock of each agent, as it was told.
+    told: Vec<Nanos>,
 }
 
 impl<'a> AgentsLoad<'a> {
     async fn prepare(coordinator: &'a Coordinator, load: &'a LoadTest) -> Result<Self, CoordinatorError> {
         let Coordinator { client, jetstream, subject, agents, .. } = coordinator;
-        let run = format!("{:016x}", random::<u64>());
+        if let Some(reason) = coordinator.misplaced(load) {
+            return Err(CoordinatorError::Refused(vec![reason]));
+        }
+        let run = RunId::random();
         let unstored = |error: &dyn std::error::Error| CoordinatorError::Load(reason(error));
-        let shares = shares(agents);
-        let bundle = numbered_for(load, agents).to_bundle().map_err(|error| unstored(&error))?;
-        let store =
-            jetstream.get_object_store(subject.loads_store()).await.map_err(|error| unstored(&error))?;
-        store.put(run.as_str(), &mut bundle.as_slice()).await.map_err(|error| unstored(&error))?;
         let statuses = client.subscribe(subject.status(&run, "*")).await.map_err(|error| unstored(&error))?;
         let stream =
             jetstream.get_stream(subject.records_stream()).await.map_err(|error| unstored(&error))?;
         let config = OrderedConfig { filter_subject: subject.record(&run, "*"), ..OrderedConfig::default() };
         let consumer = stream.create_consumer(config).await.map_err(|error| unstored(&error))?;
         let records = consumer.messages().await.map_err(|error| unstored(&error))?;
-        let mut tasks = JoinSet::new();
-        tasks.spawn(send_signs_of_life(client.clone(), subject.control(&run)));
-        let prepare = |(agent, share): (&'a AgentInfo, Share)| {
-            let request = Request::Prepare { run: run.clone(), share };
-            async move {
-                match coordinator.request(agent, &request, PREPARE_TIMEOUT).await {
-                    Ok(Reply::Accepted) => None,
-                    Ok(Reply::Refused(reason)) | Err(reason) => {
-                        Some(format!("agent {}: {reason}", agent.name))
-                    }
-                    Ok(Reply::Clock(_)) => Some(format!("agent {}: it has another version", agent.name)),
-                }
-            }
+        let mut signs_of_life = JoinSet::new();
+        signs_of_life.spawn(send_signs_of_life(client.clone(), subject.control(&run)));
+        // The load may have secrets: it is stored only until all agents have it.
+        let bundle = numbered_for(load, agents).to_bundle().map_err(|error| unstored(&error))?;
+        let store =
+            jetstream.get_object_store(subject.loads_store()).await.map_err(|error| unstored(&error))?;
+        let stored = store.put(run.as_str(), &mut bundle.as_slice()).await;
+        let refused = match stored {
+            Ok(_) => coordinator.hand_out(&run).await,
+            Err(error) => vec![unstored(&error).to_string()],
         };
-        let refused: Vec<_> =
-            join_all(agents.iter().zip(shares).map(prepare)).await.into_iter().flatten().collect();
+        let _ = within(REQUEST_TIMEOUT, store.delete(run.as_str())).await;
         if !refused.is_empty() {
-            coordinator.publish(&run, ControlMessage::Stop).await;
-            let _ = client.flush().await;
-            let _ = store.delete(&run).await;
+            coordinator.stop(&run).await;
             return Err(CoordinatorError::Refused(refused));
         }
         let (read, pings) = mpsc::channel(1024);
+        let mut readers = JoinSet::new();
         for (index, agent) in agents.iter().enumerate() {
             let subject = subject.agent(&agent.id);
-            tasks.spawn(read_clock(client.clone(), subject, coordinator.clock, index, read.clone()));
+            readers.spawn(read_clock(client.clone(), subject, coordinator.clock, index, read.clone()));
         }
         let clocks = vec![ClockEstimate::default(); agents.len()];
-        Ok(Self { coordinator, load, run, statuses, records, clocks, _tasks: tasks, pings })
+        Ok(Self {
+            coordinator,
+            load,
+            run,
+            statuses,
+            records,
+            clocks,
+            pings,
+            signs_of_life,
+            _readers: readers,
+        })
     }
 
     fn now(&self) -> Duration {
         Duration::from_nanos(u64::try_from(self.coordinator.clock.now()).unwrap_or_default())
     }
 
-    /// The index of the agent whose id ends the subject.
-    fn sender(&self, message: &Message) -> Option<usize> {
+    /// The index of the agent whose id ends the subject, and its message.
+    fn received<M: DeserializeOwned>(&self, message: &Message) -> Option<(usize, M)> {
         let id = message.subject.rsplit('.').next()?;
-        self.coordinator.agents.iter().position(|agent| agent.id == id)
+        let agent = self.coordinator.agents.iter().position(|agent| agent.id == id)?;
+        Some((agent, serde_json::from_slice(&message.payload).ok()?))
     }
 
     async fn run(
@@ -377,140 +422,229 @@ impl<'a> AgentsLoad<'a> {
     ) -> Result<LoadTestRun, LoadTestError> {
         let names = self.coordinator.agents.iter().map(|agent| agent.name.clone());
         let mut roster = Roster::new(names, self.now());
-        let mut fold = SummaryFold::new(self.load);
-        let began = self.now();
-        // The number of the next segment to start, the start of the first one, and when the agents were told to stop.
-        let (mut segment, mut start, mut stopped_at) = (0, None, None::<Duration>);
+        let mut fold = None;
+        let mut start = None;
+        let (mut segment, mut waits_since) = (0, self.now());
+        let mut stopped_at = None::<Duration>;
+        let mut last_pass = self.now();
         let mut ticks = Ticks::every(CHECK_INTERVAL);
         while !roster.have_ended() {
             tokio::select! {
                 Some(message) = self.statuses.next() => {
-                    if let (Some(agent), Ok(status)) = (self.sender(&message), serde_json::from_slice::<Status>(&message.payload)) {
+                    if let Some((agent, status)) = self.received(&message) {
                         roster.status(agent, status, self.now());
                     }
                 }
                 Some(Ok(message)) = self.records.next() => {
-                    if let (Some(agent), Ok(record)) = (self.sender(&message), serde_json::from_slice::<Record>(&message.payload)) {
-                        roster.record(agent, record, self.now());
-                        while let Some(second) = roster.next_second() {
-                            fold.second(&second, observer);
-                        }
+                    if let Some((agent, part)) = self.received(&message) {
+                        roster.record(agent, part, self.now());
                     }
                 }
                 Some((agent, ping)) = self.pings.recv() => self.clocks[agent].add(ping),
                 () = cancel.cancelled(), if stopped_at.is_none() => stopped_at = Some(self.now()),
                 () = ticks.tick() => {}
             }
+            if let Some(fold) = &mut fold {
+                std::iter::from_fn(|| roster.next_second())
+                    .for_each(|second| SummaryFold::second(fold, &second, observer));
+            }
+            // An observer may have taken long, or this process was suspended.
             let now = self.now();
+            let pause = now.saturating_sub(last_pass);
+            last_pass = now;
+            if pause > PAUSE_MAX {
+                roster.excuse(pause);
+                continue;
+            }
             roster.note_lost(now);
+            if let Some(Start { at, .. }) = start {
+                let began = Duration::from_nanos(u64::try_from(at).unwrap_or_default());
+                roster.note_behind(now.saturating_sub(began));
+            }
             let are_clocks_read = self.clocks.iter().all(|clock| clock.count() >= PINGS);
-            if start.is_none() && now.saturating_sub(began) > READY_TIMEOUT {
+            let is_awaited = segment == 0 || roster.is_awaited(segment);
+            if !is_awaited {
+                waits_since = now;
+            } else if now.saturating_sub(waits_since) > READY_TIMEOUT {
                 roster.note_unready(segment);
+                self.note_unread(&mut roster, now);
             }
             if roster.has_fault() {
                 stopped_at.get_or_insert(now);
             }
             match stopped_at {
                 None if roster.are_ready(segment) && are_clocks_read => {
-                    let at = self.start_segment(segment, &mut roster).await;
+                    let told = self.start_segment(segment, &mut roster).await;
                     if segment == 0 {
-                        start = Some(at);
-                        fold.start(time_of_day(at), Time::ZERO, observer);
+                        let mut summary = SummaryFold::new(self.load, time_of_day(told.at));
+                        summary.start(Time::ZERO, observer);
+                        (fold, start) = (Some(summary), Some(told));
                     }
                     segment += 1;
                 }
                 None => {}
                 Some(at) if now.saturating_sub(at) > STOP_TIMEOUT => break,
-                // Repeated: a message may be lost.
-                Some(_) => self.coordinator.publish(&self.run, ControlMessage::Stop).await,
+                Some(_) => self.stop().await,
             }
         }
-        // The last readings, with the load over.
-        self.drain_pings().await;
-        roster.note_missing();
-        while let Some(second) = roster.next_partial_second() {
-            fold.second(&second, observer);
+        let is_cancelled = cancel.is_cancelled() && !roster.has_fault();
+        if roster.has_fault() || is_cancelled {
+            self.stop().await;
         }
-        let mut end = roster.end(stopped_at.is_some());
+        self.last_readings().await;
+        roster.note_missing();
+        let mut fold =
+            fold.unwrap_or_else(|| SummaryFold::new(self.load, time_of_day(self.coordinator.clock.now())));
+        std::iter::from_fn(|| roster.next_partial_second()).for_each(|second| fold.second(&second, observer));
+        let run = self.finish(&roster, fold, start.as_ref(), is_cancelled);
+        self.remove_records().await;
+        Ok(run)
+    }
+
+    /// Judges the clocks, and completes the summary.
+    fn finish(
+        &self,
+        roster: &Roster,
+        mut fold: SummaryFold,
+        start: Option<&Start>,
+        is_cancelled: bool,
+    ) -> LoadTestRun {
+        let agents = &self.coordinator.agents;
+        let mut end = roster.end(is_cancelled);
         fold.add(&end.rest);
-        let clocks: Vec<_> =
-            self.clocks.iter().map(|clock| start.and_then(|start| clock.figures(start))).collect();
+        let clocks: Vec<_> = (0..agents.len()).map(|agent| self.clock_at_start(agent, start?)).collect();
         let p99 = fold.summary().measured.times.response.quantile(0.99);
-        let uncertain = self.coordinator.agents.iter().zip(&clocks).filter_map(|(agent, clock)| {
-            Some(format!("agent {}: {}", agent.name, uncertainty_reason((*clock)?, p99)?))
-        });
-        for reason in uncertain.collect::<Vec<_>>() {
-            end.health.invalid_reasons.insert(0, reason);
-            end.health.time_reason_count += 1;
+        for (agent, clock) in agents.iter().zip(&clocks) {
+            if let Some(reason) = clock.and_then(|clock| uncertainty_reason(clock, p99)) {
+                end.health.invalid_reasons.insert(0, format!("agent {}: {reason}", agent.name));
+                end.health.time_reason_count += 1;
+            }
         }
         let mut summary = fold.finish(&end);
-        summary.agents = self
-            .coordinator
-            .agents
-            .iter()
-            .zip(roster.totals())
-            .zip(clocks)
-            .map(|((agent, totals), clock)| AgentFigures {
+        let figures =
+            agents.iter().zip(roster.totals()).zip(clocks).map(|((agent, totals), clock)| AgentFigures {
                 name: agent.name.clone(),
                 requests: totals.requests,
                 clock,
                 cpu: totals.health.as_ref().map(|health| health.cpu_mean),
                 steal: totals.health.and_then(|health| health.steal),
                 send_lag: totals.send_lag,
-            })
-            .collect();
-        self.clean_up().await;
-        Ok(LoadTestRun { summary, end })
+            });
+        summary.agents = figures.collect();
+        LoadTestRun { summary, end }
     }
 
-    /// Tells all agents when the segment starts; returns that time.
-    async fn start_segment(&self, segment: usize, roster: &mut Roster) -> Nanos {
+    /// The clock of an agent at the start. Its uncertainty bounds the error of the start that the agent was told.
+    fn clock_at_start(&self, agent: usize, start: &Start) -> Option<AgentClockFigures> {
+        let (clock, told) = (&self.clocks[agent], start.told.get(agent)?);
+        let figures = clock.figures(start.at)?;
+        let shift_ms = clock.to_agent(start.at)?.abs_diff(*told) as f64 / 1e6;
+        Some(AgentClockFigures { uncertainty_ms: figures.uncertainty_ms + shift_ms, ..figures })
+    }
+
+    /// Tells all agents when the segment starts.
+    async fn start_segment(&self, segment: usize, roster: &mut Roster) -> Start {
         let delay = Nanos::try_from(START_DELAY.as_nanos()).unwrap_or_default();
-        let at = self.coordinator.clock.now() + delay;
-        let starts = self.coordinator.agents.iter().zip(&self.clocks).map(|(agent, clock)| async move {
-            let Some(mapped) = clock.to_agent(at) else {
-                return Some("no reading of its clock arrived".to_owned());
-            };
-            let request = Request::Start { run: self.run.clone(), segment, at: mapped, by_coordinator: at };
-            match self.coordinator.request(agent, &request, REQUEST_TIMEOUT).await {
-                Ok(Reply::Accepted) => None,
-                Ok(Reply::Refused(reason)) | Err(reason) => Some(reason),
-                Ok(Reply::Clock(_)) => Some("it has another version".to_owned()),
-            }
+        let at = self.coordinator.clock.now().saturating_add(delay);
+        let told: Vec<_> = self.clocks.iter().map(|clock| clock.to_agent(at).unwrap_or(at)).collect();
+        let starts = self.coordinator.agents.iter().zip(&told).map(|(agent, told)| async move {
+            let request =
+                AgentRequest::Start { run: self.run.clone(), segment, at: *told, by_coordinator: at };
+            self.coordinator.accepted(agent, &request, REQUEST_TIMEOUT).await.err()
         });
         let now = self.now();
         for (agent, reason) in join_all(starts).await.into_iter().enumerate() {
-            if let Some(reason) = reason {
-                roster.status(agent, Status::Failed { reason }, now);
+            if let Some(reason) = reason
+                && !roster.has_ended(agent)
+            {
+                roster.status(agent, AgentStatus::Failed { reason }, now);
             }
         }
-        at
+        Start { at, told }
     }
 
-    async fn drain_pings(&mut self) {
-        let last = async {
-            loop {
-                if let Some((agent, ping)) = self.pings.recv().await {
-                    self.clocks[agent].add(ping);
-                }
+    /// Notes agents whose clocks are not known.
+    fn note_unread(&self, roster: &mut Roster, now: Duration) {
+        for (agent, clock) in self.clocks.iter().enumerate() {
+            if clock.count() < PINGS {
+                let reason = "its clock does not answer".to_owned();
+                roster.status(agent, AgentStatus::Failed { reason }, now);
+            }
+        }
+    }
+
+    /// Ends the load everywhere.
+    async fn stop(&mut self) {
+        self.signs_of_life.abort_all();
+        self.coordinator.stop(&self.run).await;
+    }
+
+    /// Reads the clocks once more, with the load over.
+    async fn last_readings(&mut self) {
+        let (pings, clocks) = (&mut self.pings, &mut self.clocks);
+        let reading = async {
+            while let Some((agent, ping)) = pings.recv().await {
+                clocks[agent].add(ping);
             }
         };
-        let _ = within(2 * PING_INTERVAL, last).await;
+        let _ = within(2 * PING_INTERVAL, reading).await;
     }
 
-    /// Removes the load and the records. They expire if that fails.
-    async fn clean_up(&self) {
+    /// The records expire if that fails.
+    async fn remove_records(&self) {
         let Coordinator { jetstream, subject, .. } = self.coordinator;
         let removing = async {
-            if let Ok(store) = jetstream.get_object_store(subject.loads_store()).await {
-                let _ = store.delete(&self.run).await;
-            }
             if let Ok(stream) = jetstream.get_stream(subject.records_stream()).await {
                 let _ = stream.purge().filter(subject.record(&self.run, "*")).await;
             }
         };
         let _ = within(REQUEST_TIMEOUT, removing).await;
     }
+}
+
+impl Coordinator {
+    /// Hands the stored load to all agents. Returns the reasons of those that refuse it.
+    async fn hand_out(&self, run: &RunId) -> Vec<String> {
+        let prepare = |(agent, share)| async move {
+            let request = AgentRequest::Prepare { run: run.clone(), share };
+            let accepted = self.accepted(agent, &request, PREPARE_TIMEOUT).await;
+            accepted.err().map(|reason| format!("agent {}: {reason}", agent.name))
+        };
+        join_all(self.agents.iter().zip(shares(&self.agents)).map(prepare))
+            .await
+            .into_iter()
+            .flatten()
+            .collect()
+    }
+
+    /// The error is the reason.
+    async fn accepted(
+        &self,
+        agent: &AgentInfo,
+        request: &AgentRequest,
+        wait: Duration,
+    ) -> Result<(), String> {
+        match request_of(&self.client, self.subject.agent(&agent.id), request, wait).await {
+            Ok(AgentReply::Accepted) => Ok(()),
+            Ok(AgentReply::Refused(reason)) => Err(reason_of_agent(&reason)),
+            Ok(AgentReply::Clock(_)) => Err("it has another version".to_owned()),
+            Err(reason) => Err(reason),
+        }
+    }
+
+    /// Ends a load everywhere. Repeated while agents have not ended: a message may be lost.
+    async fn stop(&self, run: &RunId) {
+        let stop = async {
+            let _ = self.client.publish(self.subject.control(run), encoded(&ControlMessage::Stop)).await;
+            let _ = self.client.flush().await;
+        };
+        let _ = within(CHECK_INTERVAL, stop).await;
+    }
+}
+
+/// Without control characters, which a terminal would obey.
+fn reason_of_agent(reason: &str) -> String {
+    reason.chars().take(REASON_CHARS_MAX).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 impl ReadyLoad for AgentsLoad<'_> {
@@ -568,11 +702,12 @@ fn uncertainty_reason(clock: AgentClockFigures, p99: Option<Duration>) -> Option
     })
 }
 
+/// Each agent may send for a while after it.
 async fn send_signs_of_life(client: Client, subject: String) {
     let mut ticks = Ticks::every(ALIVE_INTERVAL);
     loop {
         ticks.tick().await;
-        let _ = publish_control(&client, subject.clone(), ControlMessage::Alive).await;
+        let _ = client.publish(subject.clone(), encoded(&ControlMessage::Alive)).await;
     }
 }
 
@@ -586,8 +721,8 @@ async fn read_clock(
 ) {
     for count in 0_usize.. {
         let sent = clock.now();
-        if let Ok(Reply::Clock(shown)) =
-            request_of(&client, subject.clone(), &Request::Clock, REQUEST_TIMEOUT).await
+        if let Ok(AgentReply::Clock(shown)) =
+            request_of(&client, subject.clone(), &AgentRequest::Clock, REQUEST_TIMEOUT).await
         {
             let ping = Ping { sent, agent: shown, received: clock.now() };
             if to.send((agent, ping)).await.is_err() {

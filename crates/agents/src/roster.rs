@@ -1,4 +1,4 @@
-//! The agents of one run: who is ready, who has ended, whose record is complete. Pure.
+//! The agents of one run: their readiness, their records, their faults. Pure.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -6,9 +6,9 @@ use stockade_load::{
     generator::{GeneratorEnd, GeneratorSecond, SecondMerger},
     summary::GeneratorHealth,
 };
-use stockade_model::{histogram::Histogram, time::Time};
+use stockade_model::{histogram::Histogram, message::shown, time::Time};
 
-use crate::wire::{LOST_AFTER, Record, Status};
+use crate::wire::{AgentStatus, LOST_AFTER, RecordPart};
 
 /// The agents of a run, by index.
 #[derive(Debug)]
@@ -29,23 +29,23 @@ struct AgentState {
     /// The next second of its record.
     next: u64,
     /// Records that came before their turn.
-    early: BTreeMap<u64, Record>,
+    early: BTreeMap<u64, RecordPart>,
     end: Option<GeneratorEnd>,
     fault: Option<String>,
     requests: u64,
     send_lag: Histogram,
-    cpu: Duration,
 }
 
-/// What one agent did in a run.
+/// The part of one agent in a run.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AgentTotals {
     pub(crate) requests: u64,
     pub(crate) send_lag: Histogram,
-    pub(crate) cpu: Duration,
     pub(crate) health: Option<GeneratorHealth>,
 }
 
+/// So many seconds a record may be behind.
+const BEHIND_MAX_S: u64 = 30;
 /// Records that may wait for an earlier one. More are lost: the run is invalid anyway.
 const EARLY_MAX: usize = 1_000;
 
@@ -62,39 +62,42 @@ impl Roster {
             fault: None,
             requests: 0,
             send_lag: Histogram::new(),
-            cpu: Duration::ZERO,
         };
         let agents: Vec<_> = names.into_iter().map(state).collect();
         Self { merger: SecondMerger::new(agents.len()), agents, cpu_max: Duration::ZERO }
     }
 
-    pub(crate) fn status(&mut self, agent: usize, status: Status, now: Duration) {
+    pub(crate) fn status(&mut self, agent: usize, status: AgentStatus, now: Duration) {
         let agent = &mut self.agents[agent];
         agent.seen = now;
         match status {
-            Status::Alive { ready } => agent.ready = agent.ready.max(ready),
-            Status::Failed { reason } => agent.fail(reason),
+            AgentStatus::Alive { ready } => agent.ready = agent.ready.max(ready),
+            AgentStatus::Failed { reason } => agent.fail(shown(&reason)),
         }
     }
 
     /// Adds a part of an agent's record. Repeated parts change nothing.
-    pub(crate) fn record(&mut self, agent: usize, record: Record, now: Duration) {
+    pub(crate) fn record(&mut self, agent: usize, record: RecordPart, now: Duration) {
         let state = &mut self.agents[agent];
         state.seen = now;
+        if !record.is_plausible() {
+            state.fail("its record cannot be right".to_owned());
+            return;
+        }
         if record.number() < state.next || state.end.is_some() || state.early.len() >= EARLY_MAX {
             return;
         }
         state.early.insert(record.number(), record);
         while let Some(record) = state.early.remove(&state.next) {
             match record {
-                Record::Second(second) => {
+                RecordPart::Second(second) => {
                     state.next += 1;
                     state.add(&second);
                     self.merger.add(agent, &second);
                 }
-                Record::End { end, fault, .. } => {
+                RecordPart::End { end, fault, .. } => {
                     if let Some(fault) = fault {
-                        state.fail(fault);
+                        state.fail(shown(&fault));
                     }
                     state.end = Some(*end);
                     self.merger.end(agent);
@@ -115,6 +118,23 @@ impl Roster {
         self.merger.next_open()
     }
 
+    /// Forgives a time in which nothing was received.
+    pub(crate) fn excuse(&mut self, pause: Duration) {
+        self.agents.iter_mut().for_each(|agent| agent.seen += pause);
+    }
+
+    /// Notes agents whose records do not arrive: they would be missing at the end. `elapsed` counts from the start.
+    pub(crate) fn note_behind(&mut self, elapsed: Duration) {
+        for agent in self.agents.iter_mut().filter(|agent| agent.end.is_none()) {
+            let behind = elapsed.as_secs().saturating_sub(agent.next);
+            if behind > BEHIND_MAX_S {
+                agent.fail(format!(
+                    "its record is {behind} s behind: NATS does not take or pass it on in time"
+                ));
+            }
+        }
+    }
+
     /// Notes agents that gave no sign of life for too long.
     pub(crate) fn note_lost(&mut self, now: Duration) {
         for agent in self.agents.iter_mut().filter(|agent| agent.end.is_none()) {
@@ -129,8 +149,9 @@ impl Roster {
 
     /// Notes agents that are not ready for the segment.
     pub(crate) fn note_unready(&mut self, segment: usize) {
-        for agent in self.agents.iter_mut().filter(|agent| agent.ready < Some(segment)) {
-            agent.fail("its connections are not open in time".to_owned());
+        for agent in self.agents.iter_mut().filter(|agent| agent.end.is_none() && agent.ready < Some(segment))
+        {
+            agent.fail("it is not ready in time: it opens connections, or waits for responses".to_owned());
         }
     }
 
@@ -148,9 +169,20 @@ impl Roster {
         self.agents.iter().any(|agent| agent.fault.is_some())
     }
 
-    /// True if all agents that have not failed are ready for the segment.
+    /// True if some agent waits for the start of the segment, and all that have not ended do.
     pub(crate) fn are_ready(&self, segment: usize) -> bool {
-        self.agents.iter().all(|agent| agent.ready >= Some(segment))
+        self.is_awaited(segment)
+            && self.agents.iter().all(|agent| agent.end.is_some() || agent.ready >= Some(segment))
+    }
+
+    /// True if some agent waits for the start of the segment.
+    pub(crate) fn is_awaited(&self, segment: usize) -> bool {
+        self.agents.iter().any(|agent| agent.end.is_none() && agent.ready >= Some(segment))
+    }
+
+    /// True if the agent has sent the end of its record.
+    pub(crate) fn has_ended(&self, agent: usize) -> bool {
+        self.agents[agent].end.is_some()
     }
 
     /// True if each agent has ended or failed.
@@ -176,7 +208,7 @@ impl Roster {
             in_flight_at_end: sum(|end| end.in_flight_at_end),
             in_flight_max: sum(|end| end.in_flight_max),
             health: self.health(),
-            was_cancelled: was_cancelled || ends().any(|end| end.was_cancelled),
+            was_cancelled,
         }
     }
 
@@ -184,9 +216,13 @@ impl Roster {
     fn health(&self) -> GeneratorHealth {
         let healths = || self.agents.iter().filter_map(|agent| Some((agent, &agent.end.as_ref()?.health)));
         let named = |agent: &AgentState, reason: &String| format!("agent {}: {reason}", agent.name);
-        let late: Vec<_> =
-            healths().filter_map(|(agent, health)| Some(named(agent, health.late.as_ref()?))).collect();
-        let late = (!late.is_empty()).then(|| late.join("; "));
+        // Each of these two is one reason, of all agents that have it.
+        let joined = |of: fn(&GeneratorHealth) -> &Option<String>| {
+            let reasons: Vec<_> =
+                healths().filter_map(|(agent, health)| Some(named(agent, of(health).as_ref()?))).collect();
+            (!reasons.is_empty()).then(|| reasons.join("; "))
+        };
+        let (late, unsent) = (joined(|health| &health.late), joined(|health| &health.unsent));
         let mut of_times = Vec::new();
         let mut others = Vec::new();
         for (agent, health) in healths() {
@@ -194,9 +230,11 @@ impl Roster {
                 health.invalid_reasons.split_at(health.time_reason_count.min(health.invalid_reasons.len()));
             let busy = times.iter().filter(|reason| Some(*reason) != health.late.as_ref());
             of_times.extend(busy.map(|reason| named(agent, reason)));
-            others.extend(rest.iter().map(|reason| named(agent, reason)));
+            let short = rest.iter().filter(|reason| Some(*reason) != health.unsent.as_ref());
+            others.extend(short.map(|reason| named(agent, reason)));
         }
         of_times.extend(late.clone());
+        others.extend(unsent.clone());
         let resident =
             |of: fn(&GeneratorHealth) -> Option<u64>| healths().map(|(_, health)| of(health)).sum();
         let cpu_mean = healths().map(|(_, health)| health.cpu_mean).fold(0.0, |sum, cpu| sum + cpu);
@@ -208,6 +246,8 @@ impl Roster {
             resident_bytes_last: resident(|health| health.resident_bytes_last),
             steal: healths().filter_map(|(_, health)| health.steal).reduce(f64::max),
             late,
+            unsent,
+            is_incomplete: self.has_fault(),
             time_reason_count: of_times.len(),
             invalid_reasons: of_times.into_iter().chain(others).chain(self.faults()).collect(),
         }
@@ -217,7 +257,6 @@ impl Roster {
         self.agents.iter().map(|agent| AgentTotals {
             requests: agent.requests,
             send_lag: agent.send_lag.clone(),
-            cpu: agent.cpu,
             health: agent.end.as_ref().map(|end| end.health.clone()),
         })
     }
@@ -232,7 +271,6 @@ impl AgentState {
     fn add(&mut self, second: &GeneratorSecond) {
         self.requests += second.measured.requests();
         self.send_lag.merge(&second.measured.times.send_lag);
-        self.cpu += second.cpu;
     }
 }
 
@@ -242,11 +280,11 @@ mod tests {
 
     const S: Duration = Duration::from_secs(1);
 
-    fn second(second: u64, dropped: u64) -> Record {
-        Record::Second(Box::new(GeneratorSecond { second, dropped, ..GeneratorSecond::default() }))
+    fn second(second: u64, dropped: u64) -> RecordPart {
+        RecordPart::Second(Box::new(GeneratorSecond { second, dropped, ..GeneratorSecond::default() }))
     }
 
-    fn end(seconds: u64, reasons: &[&str], time_reason_count: usize) -> Record {
+    fn end(seconds: u64, reasons: &[&str], time_reason_count: usize) -> RecordPart {
         let health = GeneratorHealth {
             invalid_reasons: reasons.iter().map(ToString::to_string).collect(),
             time_reason_count,
@@ -257,7 +295,7 @@ mod tests {
         let rest = GeneratorSecond { dropped: 1_000, ..GeneratorSecond::default() };
         let was_cancelled = false;
         let end = GeneratorEnd { rest, schedule_end, in_flight_at_end, in_flight_max, health, was_cancelled };
-        Record::End { seconds, end: Box::new(end), fault: None }
+        RecordPart::End { seconds, end: Box::new(end), fault: None }
     }
 
     fn roster() -> Roster {
@@ -300,7 +338,7 @@ mod tests {
     fn silent_agent_is_lost_and_one_that_ended_is_not() {
         let mut roster = roster();
         roster.record(0, end(0, &[], 0), S);
-        roster.status(1, Status::Alive { ready: None }, S);
+        roster.status(1, AgentStatus::Alive { ready: None }, S);
         roster.note_lost(S + LOST_AFTER.saturating_sub(Duration::from_millis(1)));
         assert!(!roster.has_fault());
         roster.note_lost(S + LOST_AFTER);
@@ -324,12 +362,62 @@ mod tests {
     }
 
     #[test]
+    fn late_and_unsent_requests_are_one_reason_each() {
+        let mut roster = roster();
+        for agent in 0..2 {
+            let RecordPart::End { mut end, .. } = end(0, &["late", "unsent"], 1) else { unreachable!() };
+            (end.health.late, end.health.unsent) = (Some("late".to_owned()), Some("unsent".to_owned()));
+            roster.record(agent, RecordPart::End { seconds: 0, end, fault: None }, S);
+        }
+        let health = roster.end(false).health;
+        assert_eq!(
+            health.invalid_reasons,
+            ["agent a: late; agent b: late", "agent a: unsent; agent b: unsent"]
+        );
+        assert_eq!(
+            (health.late.as_ref(), health.unsent.as_ref()),
+            (health.invalid_reasons.first(), health.invalid_reasons.last())
+        );
+    }
+
+    #[test]
+    fn absurd_records_are_faults() {
+        let mut roster = roster();
+        let mut absurd = GeneratorSecond::default();
+        absurd.measured.successes = 1;
+        roster.record(0, RecordPart::Second(Box::new(absurd)), S);
+        let seconds = [(u64::MAX, stockade_load::summary::SecondCounts::default())].into();
+        let absurd = GeneratorSecond { seconds, ..GeneratorSecond::default() };
+        roster.record(1, RecordPart::Second(Box::new(absurd)), S);
+        assert_eq!(
+            roster.faults(),
+            ["agent a: its record cannot be right", "agent b: its record cannot be right"]
+        );
+    }
+
+    #[test]
+    fn record_that_does_not_arrive_is_a_fault_before_the_end() {
+        let mut roster = roster();
+        (0..40).for_each(|at| roster.record(0, second(at, 0), S));
+        roster.note_behind(30 * S);
+        assert!(!roster.has_fault());
+        roster.note_behind(31 * S);
+        assert_eq!(roster.faults().len(), 1, "{:?}", roster.faults());
+        assert!(roster.faults()[0].starts_with("agent b: its record is 31 s behind"));
+    }
+
+    #[test]
     fn segment_starts_when_all_are_ready() {
         let mut roster = roster();
-        roster.status(0, Status::Alive { ready: Some(0) }, S);
+        roster.status(0, AgentStatus::Alive { ready: Some(0) }, S);
         assert!(!roster.are_ready(0));
-        roster.status(1, Status::Alive { ready: Some(0) }, S);
-        roster.status(1, Status::Alive { ready: None }, S);
+        roster.status(1, AgentStatus::Alive { ready: Some(0) }, S);
+        roster.status(1, AgentStatus::Alive { ready: None }, S);
         assert!(roster.are_ready(0) && !roster.are_ready(1));
+        // One that has ended is not waited for.
+        roster.status(1, AgentStatus::Alive { ready: Some(1) }, S);
+        assert!(roster.is_awaited(1) && !roster.are_ready(1));
+        roster.record(0, end(0, &[], 0), S);
+        assert!(roster.are_ready(1));
     }
 }

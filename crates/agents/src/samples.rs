@@ -3,13 +3,12 @@
 use std::{
     fs::File,
     io,
-    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, SystemTime},
 };
 
 use stockade_load::{
-    generator::{LoadProgress, LoadStart, Observer},
+    generator::{CancellationToken, LoadProgress, LoadStart, Observer},
     report::{RunHeader, SampleWriter, results::JsonEncoder},
     sample::Sample,
     traffic::Traffic,
@@ -17,47 +16,55 @@ use stockade_load::{
 use stockade_model::time::Time;
 use tokio::sync::mpsc;
 
-use crate::{clock::Nanos, wire::Record};
+use crate::{clock::Nanos, wire::RecordPart};
+
+/// The first fault of an agent's load, which ends it.
+#[derive(Clone, Debug)]
+pub(crate) struct Fault {
+    reason: Arc<Mutex<Option<String>>>,
+    /// Cancels the load.
+    stop: CancellationToken,
+}
+
+impl Fault {
+    pub(crate) fn none(stop: CancellationToken) -> Self {
+        Self { reason: Arc::default(), stop }
+    }
+
+    pub(crate) fn note(&self, reason: impl Into<String>) {
+        self.reason.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason.into());
+        self.stop.cancel();
+    }
+
+    pub(crate) fn take(&self) -> Option<String> {
+        self.reason.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
 
 /// Observes a load for its coordinator.
 pub(crate) struct RecordObserver {
-    records: mpsc::Sender<Record>,
-    warmup: Duration,
-    start: Time,
-    seconds: u64,
+    pub(crate) records: mpsc::Sender<RecordPart>,
+    pub(crate) fault: Fault,
+    pub(crate) warmup: Duration,
+    /// The start by the clock of the load.
+    pub(crate) start: Time,
+    /// The number of complete seconds.
+    pub(crate) seconds: u64,
     /// The start by the coordinator's clock, once it is known.
-    started: Arc<Mutex<Nanos>>,
-    samples: Option<SampleFile>,
+    pub(crate) started: Arc<Mutex<Nanos>>,
+    pub(crate) samples: Option<SampleFile>,
 }
 
 /// A file of samples, whose times are by the coordinator's clock.
 pub(crate) struct SampleFile {
-    pub(crate) path: PathBuf,
     pub(crate) id: String,
     pub(crate) traffic: Arc<Traffic>,
+    /// Until the start.
+    pub(crate) file: Option<File>,
     pub(crate) writer: Option<SampleWriter<File>>,
 }
 
 impl RecordObserver {
-    pub(crate) fn new(
-        records: mpsc::Sender<Record>,
-        warmup: Duration,
-        started: Arc<Mutex<Nanos>>,
-        samples: Option<SampleFile>,
-    ) -> Self {
-        Self { records, warmup, start: Time::ZERO, seconds: 0, started, samples }
-    }
-
-    /// The start by the clock of the load.
-    pub(crate) fn start(&self) -> Time {
-        self.start
-    }
-
-    /// The number of complete seconds.
-    pub(crate) fn seconds(&self) -> u64 {
-        self.seconds
-    }
-
     /// Writes the rest of the samples.
     pub(crate) fn finish(self) -> io::Result<()> {
         match self.samples.and_then(|samples| samples.writer) {
@@ -79,7 +86,7 @@ impl Observer for RecordObserver {
                 measured_from: start.measured_from,
                 traffic: Arc::clone(&samples.traffic),
             };
-            let file = File::create(&samples.path).ok();
+            let file = samples.file.take();
             samples.writer = file.map(|file| SampleWriter::new(Box::new(JsonEncoder::new(&head)), file));
         }
     }
@@ -87,15 +94,14 @@ impl Observer for RecordObserver {
     fn on_second(&mut self, progress: &LoadProgress<'_>) {
         self.seconds += 1;
         let second = progress.second.clone().since(self.start);
-        // The load never waits: the coordinator finds the gap, and the run is invalid.
-        let _ = self.records.try_send(Record::Second(Box::new(second)));
+        // The load never waits.
+        if self.records.try_send(RecordPart::Second(Box::new(second))).is_err() {
+            self.fault.note("NATS does not take its record in time, and it stopped");
+        }
     }
 
     fn on_sample(&mut self, sample: &Sample) -> io::Result<()> {
-        let Some(samples) = &mut self.samples else { return Ok(()) };
-        match &mut samples.writer {
-            Some(writer) => writer.write(sample),
-            None => Err(io::Error::other(format!("cannot create {}", samples.path.display()))),
-        }
+        let writer = self.samples.as_mut().and_then(|samples| samples.writer.as_mut());
+        writer.map_or(Ok(()), |writer| writer.write(sample))
     }
 }

@@ -23,7 +23,7 @@ use stockade_model::{
     timing::Timing,
 };
 
-use crate::{roster::Roster, wire::Record};
+use crate::{roster::Roster, wire::RecordPart};
 
 const SEED: Seed = Seed(11);
 
@@ -110,7 +110,7 @@ fn coordinate(agents: Vec<BTreeMap<u64, GeneratorSecond>>) -> (Vec<GeneratorSeco
         let last = 70;
         for second in 0..last {
             let empty = GeneratorSecond { second, ..GeneratorSecond::default() };
-            let record = Record::Second(Box::new(seconds.remove(&second).unwrap_or(empty)));
+            let record = RecordPart::Second(Box::new(seconds.remove(&second).unwrap_or(empty)));
             let message = serde_json::to_vec(&record).unwrap();
             roster.record(agent, serde_json::from_slice(&message).unwrap(), Duration::ZERO);
         }
@@ -123,7 +123,11 @@ fn coordinate(agents: Vec<BTreeMap<u64, GeneratorSecond>>) -> (Vec<GeneratorSeco
             health: GeneratorHealth::default(),
             was_cancelled: false,
         };
-        roster.record(agent, Record::End { seconds: last, end: Box::new(end), fault: None }, Duration::ZERO);
+        roster.record(
+            agent,
+            RecordPart::End { seconds: last, end: Box::new(end), fault: None },
+            Duration::ZERO,
+        );
         merged.borrow_mut().extend(std::iter::from_fn(|| roster.next_second()));
     }
     assert!(roster.have_ended() && !roster.has_fault());

@@ -3,21 +3,23 @@
 //! | subject | from, to | content |
 //! |---|---|---|
 //! | `S.discover` | coordinator to all agents | answered with an [`AgentInfo`] |
-//! | `S.agent.ID` | coordinator to an agent | a [`Request`], answered with a [`Reply`] |
+//! | `S.agent.ID` | coordinator to an agent | a [`AgentRequest`], answered with a [`AgentReply`] |
 //! | `S.run.RUN.control` | coordinator to the agents of a run | [`ControlMessage`] |
-//! | `S.run.RUN.status.ID` | agent to the coordinator | [`Status`] |
-//! | `S.record.RUN.ID` | agent to the stream `S-records` | [`Record`], with the message id `RUN/ID/SECOND` |
+//! | `S.run.RUN.status.ID` | agent to the coordinator | [`AgentStatus`] |
+//! | `S.record.RUN.ID` | agent to the stream `S-records` | [`RecordPart`], with the message id `RUN/ID/SECOND` |
 //!
 //! The load of a run is in the object store `S-loads`, under the id of the run.
 
 use std::{num::NonZeroU32, str::FromStr, time::Duration};
 
+use bytes::Bytes;
+use rand::random;
 use serde::{Deserialize, Serialize};
 use stockade_load::generator::{GeneratorEnd, GeneratorSecond, Share};
 
 use crate::clock::Nanos;
 
-/// Agents and coordinators of different versions refuse each other.
+/// A coordinator uses agents of its own version only.
 pub(crate) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "/1");
 
 /// Between two signs of life, of the coordinator and of each agent.
@@ -61,18 +63,18 @@ impl Subject {
         format!("{}.agent.{id}", self.0)
     }
 
-    pub(crate) fn control(&self, run: &str) -> String {
-        format!("{}.run.{run}.control", self.0)
+    pub(crate) fn control(&self, run: &RunId) -> String {
+        format!("{}.run.{}.control", self.0, run.as_str())
     }
 
     /// `*` as the id: of all agents.
-    pub(crate) fn status(&self, run: &str, id: &str) -> String {
-        format!("{}.run.{run}.status.{id}", self.0)
+    pub(crate) fn status(&self, run: &RunId, id: &str) -> String {
+        format!("{}.run.{}.status.{id}", self.0, run.as_str())
     }
 
     /// `*` as the id: of all agents.
-    pub(crate) fn record(&self, run: &str, id: &str) -> String {
-        format!("{}.record.{run}.{id}", self.0)
+    pub(crate) fn record(&self, run: &RunId, id: &str) -> String {
+        format!("{}.record.{}.{id}", self.0, run.as_str())
     }
 
     pub(crate) fn all_records(&self) -> String {
@@ -86,6 +88,47 @@ impl Subject {
     pub(crate) fn loads_store(&self) -> String {
         format!("{}-loads", self.0)
     }
+}
+
+/// The id of a run: 16 hexadecimal digits. It is a part of subjects and of names of files.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) struct RunId(String);
+
+impl RunId {
+    pub(crate) fn random() -> Self {
+        Self(format!("{:016x}", random::<u64>()))
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for RunId {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        let is_valid = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if is_valid { Ok(Self(text)) } else { Err("this is no id of a run") }
+    }
+}
+
+impl From<RunId> for String {
+    fn from(run: RunId) -> Self {
+        run.0
+    }
+}
+
+/// True if an agent may have this name: it is a part of reports and of names of files.
+pub(crate) fn is_name(text: &str) -> bool {
+    let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    !text.is_empty() && text.len() <= 64 && !text.starts_with('.') && text.bytes().all(is_valid)
+}
+
+/// A message as bytes.
+pub(crate) fn encoded(message: &impl Serialize) -> Bytes {
+    serde_json::to_vec(message).expect("plain values").into()
 }
 
 /// An agent, as it presents itself.
@@ -103,24 +146,26 @@ pub struct AgentInfo {
     pub labels: Vec<String>,
     /// The servers that it may reach.
     pub allowed: String,
+    /// Its machine: two agents with the same one have the same loopback interface.
+    pub machine: String,
     /// True while it has a run.
     pub is_busy: bool,
 }
 
 /// A request to one agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Request {
+pub(crate) enum AgentRequest {
     /// A reading of its clock.
     Clock,
     /// Fetch the load of this run, and prepare this share of it. It ends by itself unless signs of life follow.
-    Prepare { run: String, share: Share },
+    Prepare { run: RunId, share: Share },
     /// All agents are ready for this segment, which starts at this time of the agent's clock, and of the coordinator's.
-    Start { run: String, segment: usize, at: Nanos, by_coordinator: Nanos },
+    Start { run: RunId, segment: usize, at: Nanos, by_coordinator: Nanos },
 }
 
-/// The answer to a [`Request`].
+/// The answer to a [`AgentRequest`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Reply {
+pub(crate) enum AgentReply {
     Clock(Nanos),
     Accepted,
     /// The reason, for people.
@@ -137,7 +182,7 @@ pub(crate) enum ControlMessage {
 
 /// A message of an agent of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Status {
+pub(crate) enum AgentStatus {
     /// `ready`: the last segment for which all its threads are ready.
     Alive { ready: Option<usize> },
     /// The load cannot be run, or ended with an error.
@@ -146,7 +191,7 @@ pub(crate) enum Status {
 
 /// A message of the record of a run. Times count from the start of the load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) enum Record {
+pub(crate) enum RecordPart {
     Second(Box<GeneratorSecond>),
     End {
         /// The number of seconds before it.
@@ -157,7 +202,20 @@ pub(crate) enum Record {
     },
 }
 
-impl Record {
+impl RecordPart {
+    /// True if its figures can be those of a load: others may have written it.
+    pub(crate) fn is_plausible(&self) -> bool {
+        match self {
+            Self::Second(second) => second.is_plausible(),
+            Self::End { end, .. } => {
+                let reasons = &end.health.invalid_reasons;
+                end.rest.is_plausible()
+                    && end.health.time_reason_count <= reasons.len()
+                    && reasons.len() < 1_000
+            }
+        }
+    }
+
     /// The last part of its message id.
     pub(crate) fn number(&self) -> u64 {
         match self {
@@ -176,6 +234,19 @@ mod tests {
         for text in ["", "a.b", "a*", "a>", "a b", "ü"] {
             assert!(text.parse::<Subject>().is_err(), "{text:?}");
         }
-        assert_eq!("team-1".parse::<Subject>().unwrap().record("r", "*"), "team-1.record.r.*");
+        let run = RunId::try_from("0123456789abcdef".to_owned()).unwrap();
+        assert_eq!(
+            "team-1".parse::<Subject>().unwrap().record(&run, "*"),
+            "team-1.record.0123456789abcdef.*"
+        );
+    }
+
+    #[test]
+    fn ids_and_names_lead_out_of_no_folder() {
+        for text in ["", "*", ">", "/etc/cron.d/x", "../x", "0123456789abcde/", "0123456789abcdef0"] {
+            assert!(serde_json::from_value::<RunId>(text.into()).is_err(), "{text:?}");
+            assert!(!is_name(text) || text == "0123456789abcdef0", "{text:?}");
+        }
+        assert!(is_name("web-1.example") && !is_name(".") && !is_name("a\u{1b}[2J"));
     }
 }

@@ -25,8 +25,8 @@ pub struct AllowedTargets(Vec<TargetPattern>);
 
 /// A pattern of servers: `10.2.0.0/16:8080`, `10.2.0.7`, `[fd00::/8]:443`, `*.staging.example:*`, `unix:/run/app/*`.
 ///
-/// A network matches addresses, also those that a name has. A name matches the host of a URL, and any address that it has. `*` stands
-/// for any characters. Without a port, all ports match.
+/// A network matches addresses, also those that a name has. A name matches the host of a URL, and any address that it has: a server at
+/// that address may have other hosts, which a `Host` header can name. `*` stands for any characters. Without a port, all ports match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetPattern {
     host: HostPattern,
@@ -120,6 +120,12 @@ impl FromStr for TargetPattern {
         let is_of_a_name = |byte: u8| byte.is_ascii_alphanumeric() || b"*.-_".contains(&byte);
         let host = match host.parse::<IpNet>().ok().or_else(|| host.parse::<IpAddr>().ok().map(IpNet::from)) {
             Some(network) => HostPattern::Network(network),
+            // `10.2.*` would be a name, which `10.2.evil.example` has, too.
+            None if host != "*"
+                && host.bytes().all(|byte| byte.is_ascii_digit() || b".*".contains(&byte)) =>
+            {
+                return Err(wrong());
+            }
             None if !host.is_empty() && host.bytes().all(is_of_a_name) => {
                 HostPattern::Name(host.to_ascii_lowercase())
             }
@@ -231,7 +237,7 @@ mod tests {
 
     #[test]
     fn texts_that_are_no_patterns_are_refused() {
-        for text in ["", ":80", "a:b", "[::1", "a b", "http://a/", "unix:a.sock", "10.2.0.0/33"] {
+        for text in ["", ":80", "a:b", "[::1", "a b", "http://a/", "unix:a.sock", "10.2.0.0/33", "10.2.*"] {
             let message = text.parse::<TargetPattern>().unwrap_err().to_string();
             assert!(message.starts_with(&format!("`{text}` is no pattern of servers")), "{message}");
         }

@@ -129,6 +129,8 @@ pub(crate) struct ThreadClient {
     /// By the index of the request template.
     targets: Vec<(Rc<EndpointPool>, PreparedRequest)>,
     scratch: ReadScratch,
+    /// False: nothing may be sent any more.
+    may_send: Box<dyn Fn() -> bool>,
     /// The most concurrent requests on an HTTP/2 connection, below the limit of its peer.
     pub(crate) streams_max: Cell<usize>,
     pub(crate) connections_opened: Cell<u64>,
@@ -183,13 +185,14 @@ const MULTIPLEXED_MAX: usize = 256;
 const POOLS_MAX: usize = 10_000;
 
 impl ThreadClient {
-    pub(crate) fn new(context: Arc<ClientContext>, clock: Precise) -> Self {
+    pub(crate) fn new(context: Arc<ClientContext>, clock: Precise, may_send: Box<dyn Fn() -> bool>) -> Self {
         let mut client = Self {
             context,
             clock,
             pools: RefCell::default(),
             targets: Vec::new(),
             scratch: read_scratch(),
+            may_send,
             streams_max: Cell::new(usize::MAX),
             connections_opened: Cell::new(0),
             retries: Cell::new(0),
@@ -288,6 +291,9 @@ impl ThreadClient {
     async fn exchange(&self, request: EndpointRequest<'_>) -> Result<CompletedResponse, RequestFailure> {
         let mut resends = 0;
         loop {
+            if !(self.may_send)() {
+                return Err(FailureClass::CutOff.into());
+            }
             let result = if self.context.options.http2 {
                 self.exchange_http2(&request).await
             } else {

@@ -359,8 +359,12 @@ fn run_thread(
     {
         let _guard = runtime.enter();
         let clock = clock.beside()?;
-        let worker =
-            LoadWorker::new(index, Arc::clone(context), ThreadClient::new(client_context, clock), events);
+        let may_send = {
+            let context = Arc::clone(context);
+            Box::new(move || context.may_send())
+        };
+        let client = ThreadClient::new(client_context, clock, may_send);
+        let worker = LoadWorker::new(index, Arc::clone(context), client, events);
         LocalSet::new().block_on(&runtime, worker.run());
     }
     // Does not wait for name lookups that hang.

@@ -74,6 +74,10 @@ pub struct GeneratorHealth {
     /// The one of `invalid_reasons` that says how late the generator was. Without lateness a response time lies between
     /// the service time and the measured one.
     pub late: Option<String>,
+    /// The one of `invalid_reasons` that says how many requests were never sent, which the tested system causes.
+    pub unsent: Option<String>,
+    /// True if a part of the load or of its record is missing: then no figure is that of the load.
+    pub is_incomplete: bool,
     /// Why the run is invalid; empty if it is valid.
     pub invalid_reasons: Vec<String>,
     /// The number of reasons at the start of `invalid_reasons` that concern times only: a late generator changes no counts.
@@ -103,7 +107,7 @@ impl Summary {
     /// True if the run is invalid for another reason than unsent requests, which the tested system causes.
     #[must_use]
     pub fn is_generator_limited(&self) -> bool {
-        self.generator.invalid_reasons.len() > usize::from(self.dropped > 0)
+        self.generator.invalid_reasons.len() > usize::from(self.generator.unsent.is_some())
     }
 
     /// From the first to the last due time, as in Vegeta.

@@ -3,7 +3,13 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Deserializer, Serialize, de};
-use stockade_model::{histogram::Histogram, outcome::Outcomes, record::Times, time::Time};
+use stockade_model::{
+    histogram::Histogram,
+    message::shown,
+    outcome::{Outcome, Outcomes},
+    record::Times,
+    time::Time,
+};
 
 use crate::sample::{FailureClass, Sample};
 
@@ -135,6 +141,23 @@ impl Tally {
         self.end = self.end.max(other.end);
     }
 
+    /// True if no count is above `most`, and no part above its whole.
+    #[must_use]
+    pub fn is_plausible(&self, most: u64) -> bool {
+        let counts = self.status_codes.values().chain(self.failures.values()).copied();
+        let mut counts = counts.chain([self.retries, self.resent, self.hits_of_unknown_freshness]);
+        let bytes = [self.bytes_in, self.wire_bytes_in, self.bytes_out];
+        let outcomes = [self.outcomes, self.outcomes_of_successes];
+        counts.all(|count| count <= most)
+            && outcomes
+                .iter()
+                .all(|outcomes| Outcome::ALL.into_iter().all(|outcome| outcomes.of(outcome) <= most))
+            && self.status_codes.len() <= 1_000
+            && bytes.iter().all(|bytes| *bytes <= 1 << 40)
+            && self.successes <= self.requests()
+            && self.errors.len() <= ERRORS_MAX
+    }
+
     /// Requests that ended.
     #[must_use]
     pub fn requests(&self) -> u64 {
@@ -184,7 +207,7 @@ impl Tally {
 
     fn add_error(&mut self, text: impl FnOnce() -> String) {
         if self.errors.len() < ERRORS_MAX {
-            let text = text();
+            let text = shown(&text());
             if !self.errors.contains(&text) {
                 self.errors.push(text);
             }

@@ -137,10 +137,25 @@ impl TryFrom<String> for Histogram {
 
     fn try_from(text: String) -> Result<Self, BadHistogram> {
         let bytes = BASE64_STANDARD.decode(text).map_err(|error| BadHistogram(error.to_string()))?;
+        check_head(&bytes).map_err(|reason| BadHistogram(reason.to_owned()))?;
         let hdr = Deserializer::new()
             .deserialize(&mut bytes.as_slice())
             .map_err(|error| BadHistogram(error.to_string()))?;
         Ok(Self::growing(hdr))
+    }
+}
+
+/// Checks the head of the V2 format before memory is allocated for it: cookie, length of the payload, normalizing offset, digits.
+fn check_head(bytes: &[u8]) -> Result<(), &'static str> {
+    const HEAD_BYTES: usize = 40;
+    let word = |at: usize| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+    match (word(4), word(12)) {
+        (Some(length), _) if bytes.len().checked_sub(HEAD_BYTES) < Some(length as usize) => {
+            Err("it is cut short")
+        }
+        (Some(_), Some(3)) => Ok(()),
+        (Some(_), Some(_)) => Err("it has other than three digits"),
+        _ => Err("it is cut short"),
     }
 }
 

@@ -92,7 +92,7 @@ impl LoadWorker {
             if scheduled >= *end || self.is_segment_closed(segment.index) {
                 return;
             }
-            self.context.may_send().await;
+            self.context.may_send_next().await;
             let number = if scheduled < self.measured_from() {
                 WARMUP_NUMBERS + share.number(self.context.next_warmup.fetch_add(1, Relaxed))
             } else {

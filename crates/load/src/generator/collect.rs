@@ -19,7 +19,6 @@ pub(super) struct Collector {
     fold: SummaryFold,
     merger: SecondMerger,
     rest: GeneratorSecond,
-    clock_zero: SystemTime,
     schedule_end: Time,
     in_flight_at_end: u64,
     health: HealthMonitor,
@@ -30,10 +29,9 @@ pub(super) struct Collector {
 impl Collector {
     pub(super) fn new(load: &LoadTest, threads: usize, clock_zero: SystemTime) -> Self {
         Self {
-            fold: SummaryFold::new(load),
+            fold: SummaryFold::new(load, clock_zero),
             merger: SecondMerger::new(threads),
             rest: GeneratorSecond::default(),
-            clock_zero,
             schedule_end: Time::ZERO,
             in_flight_at_end: 0,
             health: HealthMonitor::new(threads),
@@ -43,7 +41,7 @@ impl Collector {
 
     pub(super) fn collect(&mut self, event: WorkerEvent, observer: &mut dyn Observer) -> io::Result<()> {
         match event {
-            WorkerEvent::Start(start) => self.fold.start(self.clock_zero, start, observer),
+            WorkerEvent::Start(start) => self.fold.start(start, observer),
             WorkerEvent::Samples(samples) => {
                 return samples.iter().try_for_each(|sample| observer.on_sample(sample));
             }

@@ -6,7 +6,7 @@ use stockade_model::{time::Time, units::format_span};
 
 use super::{
     LoadProgress, LoadStart, LoadTest, Observer,
-    seconds::{GeneratorEnd, GeneratorSecond},
+    seconds::{GeneratorEnd, GeneratorSecond, SECONDS_MAX},
 };
 use crate::{
     summary::{GeneratorHealth, SecondCounts, Summary},
@@ -23,13 +23,13 @@ pub struct SummaryFold {
 }
 
 impl SummaryFold {
-    /// A load before its start.
+    /// A load before its start, by a clock whose zero is at this time of day.
     #[must_use]
-    pub fn new(load: &LoadTest) -> Self {
+    pub fn new(load: &LoadTest, clock_zero: SystemTime) -> Self {
         let summary = Summary {
             id: load.id.clone(),
             schedule: load.plan.to_string(),
-            clock_zero: SystemTime::UNIX_EPOCH,
+            clock_zero,
             measured_from: Time::ZERO,
             schedule_end: Time::ZERO,
             measured: Tally::default(),
@@ -46,10 +46,10 @@ impl SummaryFold {
         Self { summary, warmup: load.plan.warmup(), requests: 0, failed: 0 }
     }
 
-    /// The load starts at `start` of a clock whose zero was at this time of day.
-    pub fn start(&mut self, clock_zero: SystemTime, start: Time, observer: &mut dyn Observer) {
+    /// The load starts.
+    pub fn start(&mut self, start: Time, observer: &mut dyn Observer) {
         let measured_from = start + self.warmup;
-        self.summary.clock_zero = clock_zero;
+        let clock_zero = self.summary.clock_zero;
         self.summary.measured_from = measured_from;
         observer.on_start(LoadStart { clock_zero, measured_from });
     }
@@ -103,8 +103,8 @@ impl SummaryFold {
         summary.schedule_end = end.schedule_end;
         summary.in_flight_at_end = end.in_flight_at_end;
         summary.in_flight_max = end.in_flight_max;
-        let seconds = (summary.schedule_end - summary.measured_from).as_secs();
-        let seconds = usize::try_from(seconds).unwrap_or(usize::MAX).min(SECONDS_MAX);
+        let seconds = (summary.schedule_end - summary.measured_from).as_secs().min(SECONDS_MAX);
+        let seconds = usize::try_from(seconds).unwrap_or(usize::MAX);
         if summary.seconds.len() < seconds {
             // Seconds at the end without requests.
             summary.seconds.resize(seconds, SecondCounts::default());
@@ -118,6 +118,3 @@ impl SummaryFold {
         summary
     }
 }
-
-/// More than the longest load, 30 days.
-const SECONDS_MAX: usize = 31 * 86_400;

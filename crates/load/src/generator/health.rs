@@ -78,7 +78,7 @@ impl HealthMonitor {
 
     /// The health of the generator in a run, with the reasons why the run is invalid.
     pub(crate) fn judge(&self, summary: &Summary) -> GeneratorHealth {
-        let (busy, late) = (self.busy_reason(), self.late_reason(summary));
+        let (busy, late, unsent) = (self.busy_reason(), self.late_reason(summary), unsent_reason(summary));
         let of_times: Vec<_> = [busy, late.clone()].into_iter().flatten().collect();
         // A run without a whole second has no maximum: its mean is one.
         let cpu_mean = self.threads.iter().map(busy_share).sum();
@@ -91,7 +91,13 @@ impl HealthMonitor {
             steal: self.steal,
             late,
             time_reason_count: of_times.len(),
-            invalid_reasons: of_times.into_iter().chain(shortage_reasons(summary)).collect(),
+            invalid_reasons: of_times
+                .into_iter()
+                .chain(unsent.clone())
+                .chain(shortage_reasons(summary))
+                .collect(),
+            unsent,
+            is_incomplete: false,
         }
     }
 
@@ -135,13 +141,16 @@ impl HealthMonitor {
 }
 
 /// Requests that the machine or a limit prevented.
-fn shortage_reasons(summary: &Summary) -> impl Iterator<Item = String> {
-    let dropped = (summary.dropped > 0).then(|| {
+fn unsent_reason(summary: &Summary) -> Option<String> {
+    (summary.dropped > 0).then(|| {
         format!(
             "{} requests were due and never sent: --max-in-flight were under way until the end of the drain",
             summary.dropped
         )
-    });
+    })
+}
+
+fn shortage_reasons(summary: &Summary) -> impl Iterator<Item = String> {
     let classes = [
         (FailureClass::NoPorts, "keep connections, or widen net.ipv4.ip_local_port_range"),
         (FailureClass::NoFiles, "raise `ulimit -n`, or ask for fewer connections"),
@@ -150,7 +159,7 @@ fn shortage_reasons(summary: &Summary) -> impl Iterator<Item = String> {
         let failed = summary.measured.failures_of(class);
         (failed > 0).then(|| format!("{failed} requests found {} on this machine: {remedy}", class.text()))
     });
-    dropped.into_iter().chain(failed.into_iter().flatten())
+    failed.into_iter().flatten()
 }
 
 /// The processor time of a thread as a share of one core.

@@ -70,7 +70,7 @@ impl LoadWorker {
                     break 'sending;
                 }
             }
-            self.context.may_send().await;
+            self.context.may_send_next().await;
             if has_waited {
                 self.note_waited(now);
             }

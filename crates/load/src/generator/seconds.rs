@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use stockade_model::time::Time;
 
 use crate::{
+    schedule::REQUESTS_MAX,
     summary::{GeneratorHealth, SecondCounts},
     tally::Tally,
 };
@@ -59,12 +60,34 @@ impl GeneratorSecond {
         self
     }
 
+    /// True if its figures can be those of a load: then sums of many seconds do not overflow. For seconds that others have sent.
+    #[must_use]
+    pub fn is_plausible(&self) -> bool {
+        const COUNT_MAX: u64 = REQUESTS_MAX;
+        let durations =
+            [&self.measured, &self.warmup].map(|tally| tally.response_sum.max(tally.send_lag_sum));
+        let counts = [self.dropped, self.sent_after_end, self.connections];
+        let has_sane_seconds =
+            self.seconds.iter().all(|(second, SecondCounts { sent, finished, failed })| {
+                *second <= SECONDS_MAX && [sent, finished, failed].iter().all(|count| **count <= COUNT_MAX)
+            });
+        self.second <= SECONDS_MAX
+            && has_sane_seconds
+            && durations.iter().chain([&self.cpu]).all(|duration| duration.as_secs() <= 1 << 40)
+            && counts.iter().all(|count| *count <= COUNT_MAX)
+            && self.measured.is_plausible(COUNT_MAX)
+            && self.warmup.is_plausible(COUNT_MAX)
+    }
+
     /// True if it has requests of the warm-up.
     #[must_use]
     pub fn is_warmup(&self) -> bool {
         self.warmup.requests() > 0
     }
 }
+
+/// More than the longest load, 30 days.
+pub(super) const SECONDS_MAX: u64 = 31 * 86_400;
 
 /// The end of a generator's part of a load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 /// The shares of all generators are the load of a single one, whatever their count: the number, the due time and the content of a request
 /// do not depend on the generator that sends it. Within a share, requests are counted by their *own* numbers, from 0 on without gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Parts", into = "Parts")]
 pub struct Share {
     /// The first of the remainders.
     first: u64,
@@ -16,6 +17,34 @@ pub struct Share {
     count: u64,
     /// The divisor.
     of: u64,
+}
+
+/// The fields of a share, which others may have written.
+#[derive(Serialize, Deserialize)]
+struct Parts {
+    first: u32,
+    count: u32,
+    of: u32,
+}
+
+impl TryFrom<Parts> for Share {
+    type Error = &'static str;
+
+    fn try_from(Parts { first, count, of }: Parts) -> Result<Self, Self::Error> {
+        match first.checked_add(count) {
+            Some(end) if count > 0 && end <= of => {
+                Ok(Self { first: first.into(), count: count.into(), of: of.into() })
+            }
+            _ => Err("this is no share of a load"),
+        }
+    }
+}
+
+impl From<Share> for Parts {
+    fn from(share: Share) -> Self {
+        let part = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+        Self { first: part(share.first), count: part(share.count), of: part(share.of) }
+    }
 }
 
 impl Share {

@@ -94,9 +94,14 @@ impl LoadContext {
         }
     }
 
+    /// False: no request may be sent any more.
+    pub(super) fn may_send(&self) -> bool {
+        self.control.as_ref().is_none_or(|control| control.may_send())
+    }
+
     /// Called before each request. If no request may be sent any more, it cancels the load, and does not return.
-    pub(super) async fn may_send(&self) {
-        if self.control.as_ref().is_some_and(|control| !control.may_send()) {
+    pub(super) async fn may_send_next(&self) {
+        if !self.may_send() {
             self.cancel.cancel();
             pending::<()>().await;
         }
@@ -307,6 +312,7 @@ impl LoadWorker {
         // Of the next segment, if it is the same for all generators of a load.
         let mut planned_start = None;
         for index in 0..plan.segments().len() {
+            let Some(next) = plan.segment_within(index, requests_left) else { break };
             let segment = self.start_segment(index, planned_start).await;
             if index == 0 {
                 self.start.set(segment.start);
@@ -314,7 +320,6 @@ impl LoadWorker {
                 self.cpu_reading.set((thread_cpu(), self.clock.now()));
                 ticks.spawn_local(Rc::clone(self).flush_each_second());
             }
-            let Some(next) = plan.segment_within(index, requests_left) else { break };
             // In a closed loop a connection sends one request at a time, also over HTTP/2.
             let streams_max = if matches!(&*next, plan::Segment::Closed(_)) { 1 } else { usize::MAX };
             self.client.streams_max.set(streams_max);

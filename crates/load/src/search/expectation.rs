@@ -52,6 +52,7 @@ impl Bound {
         let classes = [FailureClass::NoPorts, FailureClass::NoFiles];
         let is_short = classes.into_iter().any(|class| run.measured.failures_of(class) > 0);
         was_interrupted
+            || run.generator.is_incomplete
             || is_short
             || (self.metric().is_timing()
                 && run.is_generator_limited()
@@ -63,7 +64,7 @@ impl Bound {
     fn is_decided_without_lateness(&self, run: &Summary, left: Option<f64>) -> bool {
         let generator = &run.generator;
         let others = generator.invalid_reasons.len() - usize::from(generator.late.is_some());
-        let is_late_only = generator.late.is_some() && others == usize::from(run.dropped > 0);
+        let is_late_only = generator.late.is_some() && others == usize::from(generator.unsent.is_some());
         let on_time = self.metric().without_lateness().and_then(|metric| metric.read(run));
         let verdicts = left.zip(on_time).map(|(left, on_time)| (self.holds(left), self.holds(on_time)));
         is_late_only && verdicts.is_some_and(|(measured, on_time)| measured == on_time)

@@ -114,6 +114,8 @@ pub fn summary(samples: &[Sample], lasts_s: u64) -> Summary {
         connections: 4,
         generator: GeneratorHealth {
             late: None,
+            unsent: None,
+            is_incomplete: false,
             time_reason_count: 0,
             cpu_mean: 0.125,
             cpu_max: 0.5,
