@@ -12,9 +12,9 @@ mod step;
 use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
-use stockade_model::seed::Seed;
+use stockade_model::seed::{Rng, Seed};
 
-pub use due::DueTimes;
+pub use due::{DueTimes, ThinnedDueTimes};
 pub use sine::{Sine, SineError, SineStart};
 pub use step::{ArrivalProcess, Step};
 pub use stockade_model::rate::{Rate, RateError, RateOrZero};
@@ -231,6 +231,14 @@ impl Schedule {
         let warmup = Walk::new(&self.warmup, Duration::ZERO, seed.stream("warm-up"));
         let measured = Walk::new(&self.steps, self.warmup(), seed.stream("arrivals"));
         DueTimes::new(warmup, measured, self.requests_max)
+    }
+
+    /// The due times of a part of the requests, if the steps are Poisson processes. `share` is that of the rate, above 0 and at
+    /// most one. Parts with independent `draws` whose shares add up to one are together the process of the schedule. The
+    /// warm-up and the limit on requests are left out.
+    #[must_use]
+    pub fn due_times_of_share(&self, share: f64, draws: Rng) -> ThinnedDueTimes<'_> {
+        ThinnedDueTimes::new(Walk::new(&self.steps, Duration::ZERO, draws).with_share(share))
     }
 }
 

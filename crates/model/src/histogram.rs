@@ -36,12 +36,21 @@ impl Histogram {
     }
 
     /// Records a duration. The upper bound is 1,000 hours.
-    #[expect(clippy::missing_panics_doc, reason = "the histogram grows")]
     pub fn record(&mut self, duration: Duration) {
+        self.record_many(duration, 1);
+    }
+
+    /// Records a duration several times.
+    #[expect(clippy::missing_panics_doc, reason = "the histogram grows")]
+    pub fn record_many(&mut self, duration: Duration, times: u64) {
         // 1,000 hours exceed any run and limit the size of a histogram to 0.5 MiB.
         const LONGEST_NANOS: u64 = 3_600_000 * 1_000_000_000;
+        if times == 0 {
+            // Otherwise the duration might become the minimum or the maximum.
+            return;
+        }
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).min(LONGEST_NANOS);
-        self.0.record(nanos).expect("a growing histogram takes every value");
+        self.0.record_n(nanos, times).expect("a growing histogram takes every value");
     }
 
     pub fn merge(&mut self, other: &Self) {
@@ -210,6 +219,14 @@ impl Distribution {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_equal_durations_are_recorded_at_once() {
+        let mut many = Histogram::new();
+        many.record_many(Duration::from_millis(7), 3);
+        many.record_many(Duration::from_millis(8), 0);
+        assert_eq!(many, [7, 7, 7].map(Duration::from_millis).into_iter().collect());
+    }
 
     #[test]
     fn merge_equals_recording_in_one_histogram() {

@@ -200,6 +200,17 @@ impl Latency {
             _ => None,
         }
     }
+
+    /// The longest latency, if there is a bound.
+    #[must_use]
+    pub fn max(&self) -> Option<Duration> {
+        match &self.0 {
+            LatencyDistribution::Constant(latency) => Some(*latency),
+            LatencyDistribution::Uniform { max, .. } => Some(*max),
+            LatencyDistribution::Empirical { seen, .. } => seen.iter().copied().max(),
+            _ => None,
+        }
+    }
 }
 
 impl Default for Latency {
@@ -354,6 +365,14 @@ mod tests {
         let mut drawn: Vec<_> = (0..count).map(|_| latency.draw(&mut rng).as_secs_f64() * 1e3).collect();
         drawn.sort_by(f64::total_cmp);
         drawn
+    }
+
+    #[test]
+    fn some_distributions_have_a_longest_latency() {
+        let max = |text: &str| text.parse::<Latency>().unwrap().max();
+        assert_eq!(max("20ms"), Some(Duration::from_millis(20)));
+        assert_eq!(max("10ms..30ms"), Some(Duration::from_millis(30)));
+        assert_eq!(max("exponential(mean=20ms)"), None);
     }
 
     #[test]

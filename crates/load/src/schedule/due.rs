@@ -67,14 +67,22 @@ pub(super) struct Walk<'a> {
     end: f64,
     /// The rest of a gap that started in an earlier step: a gap over several steps is drawn once, so it stays exponential.
     gap: Option<f64>,
+    /// The share of the rate that Poisson arrivals have.
+    share: f64,
     draws: Rng,
 }
 
 impl<'a> Walk<'a> {
     pub(super) fn new(steps: &'a [Step], start: Duration, draws: Rng) -> Self {
-        let mut walk = Self { steps, start, left: 0, next: 0, position: 0.0, end: 0.0, gap: None, draws };
+        let mut walk =
+            Self { steps, start, left: 0, next: 0, position: 0.0, end: 0.0, gap: None, share: 1.0, draws };
         walk.enter(steps);
         walk
+    }
+
+    /// With this share of the rate, above 0.
+    pub(super) fn with_share(self, share: f64) -> Self {
+        Self { share, ..self }
     }
 
     /// Moves to the first of these steps.
@@ -111,9 +119,15 @@ impl<'a> Walk<'a> {
         Some(step.due(n))
     }
 
+    /// The expected requests of the whole rate until the next request.
+    fn draw_gap(&mut self) -> f64 {
+        let gap: f64 = Exp1.sample(&mut self.draws);
+        gap / self.share
+    }
+
     fn next_poisson(&mut self, step: &Step, skip: &mut u64) -> Option<Duration> {
         loop {
-            let gap = self.gap.take().unwrap_or_else(|| Exp1.sample(&mut self.draws));
+            let gap = self.gap.take().unwrap_or_else(|| self.draw_gap());
             match step.advance(self.position, self.end, gap) {
                 Ok(position) => self.position = position,
                 Err(rest) => {
@@ -126,5 +140,23 @@ impl<'a> Walk<'a> {
             }
             *skip -= 1;
         }
+    }
+}
+
+/// The due times of one part of a Poisson process, ascending.
+#[derive(Clone, Debug)]
+pub struct ThinnedDueTimes<'a>(Walk<'a>);
+
+impl<'a> ThinnedDueTimes<'a> {
+    pub(super) fn new(walk: Walk<'a>) -> Self {
+        Self(walk)
+    }
+}
+
+impl Iterator for ThinnedDueTimes<'_> {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        self.0.next_after(&mut 0)
     }
 }

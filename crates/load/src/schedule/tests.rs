@@ -219,6 +219,27 @@ fn empty_and_excessive_schedules_are_refused() {
 }
 
 #[test]
+fn shares_of_a_poisson_process_add_up_to_it() {
+    let steps = [("2000/s", 20), ("500/s", 20)];
+    let step = |(text, lasts)| Step::steady(rate(text), secs(lasts)).with_arrivals(ArrivalProcess::Poisson);
+    let schedule = Schedule::new(steps.map(step).to_vec());
+    let whole: Vec<Duration> = schedule.due_times_of_share(1.0, Seed(1).stream("arrivals")).collect();
+    assert_eq!(whole, schedule.due_times(Seed(1)).collect::<Vec<_>>());
+    let mut all: Vec<Duration> = Vec::new();
+    for (name, share) in [("a", 0.7), ("b", 0.299), ("c", 0.001)] {
+        let part: Vec<Duration> = schedule.due_times_of_share(share, Seed(1).stream(name)).collect();
+        assert!(part.is_sorted());
+        for (from, to, expected) in [(0, 20, 40_000.0), (20, 40, 10_000.0)] {
+            let count = part.iter().filter(|due| (secs(from)..secs(to)).contains(due)).count();
+            let expected: f64 = share * expected;
+            assert!((count as f64 - expected).abs() < 5.0 * expected.sqrt(), "{share} {count} {expected}");
+        }
+        all.extend(part);
+    }
+    assert!((all.len() as f64 - 50_000.0).abs() < 5.0 * 50_000_f64.sqrt(), "{}", all.len());
+}
+
+#[test]
 fn constant_arrivals_do_not_drift_in_a_day() {
     let schedule = one("7/s", Duration::from_hours(24), ArrivalProcess::Constant);
     let last = schedule.due_times(Seed(1)).last().unwrap();
