@@ -222,6 +222,7 @@ static COUNTS: &[Metric] = &[
     windowed(count("outcomes.error", |e| Some(e.part.outcomes.error as f64))),
     windowed(count("hit_ratio", |e| e.part.outcomes.hit_ratio())),
     windowed(count("source_loads", |e| e.part.source_loads.map(|loads| loads as f64))),
+    windowed(count("source_loads_per_s.max", |e| e.part.source_loads_per_s_max.map(|loads| loads as f64))),
     windowed(count("offload", |e| {
         let (loads, requests) = (e.part.source_loads?, e.part.outcomes.requests());
         Some(1.0 - ratio(loads, requests)?)

@@ -81,6 +81,8 @@ pub struct FoldPart {
     pub times: Times,
     /// Fetches that reached the source.
     pub source_loads: Option<u64>,
+    /// The most of them in one second.
+    pub source_loads_per_s_max: Option<u64>,
     /// Attempts after a request's first.
     pub retries: Option<u64>,
     /// Requests that were not sent.
@@ -163,6 +165,7 @@ impl FoldPart {
         self.outcomes += interval.outcomes;
         self.times.merge(&interval.times);
         sum(&mut self.source_loads, interval.source_loads);
+        self.source_loads_per_s_max = self.source_loads_per_s_max.max(interval.source_loads);
         sum(&mut self.retries, interval.retries);
         sum(&mut self.dropped, interval.dropped);
         self.age_max_ms = self.age_max_ms.into_iter().chain(interval.age_max_ms).reduce(f64::max);

@@ -75,6 +75,7 @@ impl Results {
         let whole = FoldPart {
             outcomes: run.outcomes,
             source_loads: Some(run.load.calls().fetch_doc),
+            source_loads_per_s_max: whole.source_loads_per_s_max,
             retries: open.map(|open| open.retries),
             dropped: open.map(|open| open.dropped),
             age_max_ms: open.and_then(|open| open.audit?.age_max_ms),
@@ -231,7 +232,7 @@ const OF_CACHES: [&str; 7] = [
     "cache.evicted",
     "cache.bytes_max",
 ];
-const OF_ORIGINS: [&str; 3] = ["source_loads", "loads_per_request", "offload"];
+const OF_ORIGINS: [&str; 4] = ["source_loads", "source_loads_per_s.max", "loads_per_request", "offload"];
 /// Metrics that come from the responses.
 const OF_ANSWERS: [&str; 8] = [
     "hit_ratio",

@@ -90,6 +90,7 @@ fn grown(of: &Batched, name: &str) -> Option<f64> {
         "outcomes.fallback" => outcomes.fallback,
         "outcomes.negative" => outcomes.negative,
         "source_loads" => part.source_loads?,
+        "source_loads_per_s.max" => part.source_loads_per_s_max?,
         "retries" => part.retries?,
         "dropped" => part.dropped?,
         "proxy.entries.max" => part.holds_max?.entries,
