@@ -1,7 +1,7 @@
 //! Runs experiments, judges their hypotheses, and reports.
 //!
 //! ```text
-//! experiment.toml -> spec -> run -> target (burst, open load, proxy, app, url)
+//! experiment.toml -> spec -> run -> target (burst, open load, fleet, proxy, app, url)
 //!                             |        |
 //!                             |        +-> intervals -> storage
 //!                             +-> judge -> record ----> storage -> report (one file per format)
@@ -19,6 +19,7 @@
 
 pub mod compare;
 pub mod engine;
+pub mod fleet;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;

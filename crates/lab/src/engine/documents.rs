@@ -101,7 +101,7 @@ pub enum Popularity {
     },
 }
 
-pub(super) struct KeyDraws {
+pub(crate) struct KeyDraws {
     count: usize,
     zipf: Option<Zipf<f64>>,
     draws: Rng,
@@ -123,7 +123,7 @@ impl Popularity {
     ///
     /// # Panics
     /// With an exponent below 0, which no file can have.
-    pub(super) fn keys(self, count: usize, seed: Seed) -> KeyDraws {
+    pub(crate) fn keys(self, count: usize, seed: Seed) -> KeyDraws {
         let zipf = match self {
             Self::Uniform => None,
             Self::Zipf { exponent } => {
@@ -135,7 +135,7 @@ impl Popularity {
 }
 
 impl KeyDraws {
-    pub(super) fn draw(&mut self) -> usize {
+    pub(crate) fn draw(&mut self) -> usize {
         let Some(zipf) = &self.zipf else { return self.draws.random_range(0..self.count) };
         #[expect(
             clippy::cast_possible_truncation,

@@ -74,6 +74,8 @@ pub enum TrafficLimitError {
     Schedule(#[from] ScheduleLimitError),
     #[error("more than 1,000,000,000 requests and writes: write a longer time between writes")]
     Writes,
+    #[error("longer than 6 hours, the most of a fleet")]
+    FleetTooLong,
 }
 
 impl TrafficLimitError {
@@ -83,6 +85,7 @@ impl TrafficLimitError {
             Self::Schedule(error @ ScheduleLimitError::NoRequests) => format!("so short that {error}"),
             Self::Schedule(error) => error.to_string(),
             Self::Writes => "more than 1,000,000,000 requests and writes".to_owned(),
+            Self::FleetTooLong => self.to_string(),
         }
     }
 }

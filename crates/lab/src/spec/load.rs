@@ -105,7 +105,13 @@ pub(super) enum ArrivalsKey {
 }
 
 #[derive(Clone, Copy)]
-struct PopularityTable(Popularity);
+pub(super) struct PopularityTable(Popularity);
+
+impl PopularityTable {
+    pub(super) fn read(&self) -> Popularity {
+        self.0
+    }
+}
 
 impl<'de> Deserialize<'de> for PopularityTable {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -264,7 +270,7 @@ impl EngineLoadTable {
         let traffic = OpenTraffic {
             schedule,
             keys: self.keys.as_ref().map(|keys| keys.get_ref().0),
-            popularity: popularity.map_or(Popularity::Uniform, |popularity| popularity.get_ref().0),
+            popularity: popularity.map_or(Popularity::Uniform, |popularity| popularity.get_ref().read()),
             warm: self.warm.as_ref().is_some_and(|warm| *warm.get_ref()),
             timeout: self.timeout.as_ref().map(plain),
             retries: retries.map_or(ClientRetries::default(), |table| ClientRetries {
@@ -279,12 +285,10 @@ impl EngineLoadTable {
             writes: self.writes.as_ref().map(writes).transpose()?,
         };
         traffic.check().map_err(|error| match error {
-            TrafficLimitError::Writes => {
-                TomlError::new(error.to_string(), self.writes.as_ref().map(Spanned::span))
-            }
             TrafficLimitError::Schedule(limit) => {
                 TomlError::new(format!("{limit}: write a {} time", limit.remedy()), at)
             }
+            other => TomlError::new(other.to_string(), self.writes.as_ref().map(Spanned::span)),
         })?;
         Ok(traffic)
     }

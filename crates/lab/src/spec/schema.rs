@@ -13,6 +13,7 @@ use super::{
     PercentValue, Preamble, ServiceTable,
     app::AppTables,
     engine::{EngineTables, OneOrMany},
+    fleet::FleetTables,
     http::{HttpTables, RecipeOriginTable},
     node_js_cache::{self, NodeJsTable},
     targets,
@@ -65,6 +66,7 @@ fn sections() -> Map<String, Value> {
         resolved::<EngineTables>(),
         resolved::<HttpTables>(),
         resolved::<AppTables>(),
+        resolved::<FleetTables>(),
         json!({ "properties": { "origin": resolved::<RecipeOriginTable>() } }),
         json!({ "properties": { "cache": resolved::<NodeJsTable>() } }),
     ];

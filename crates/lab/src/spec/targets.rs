@@ -9,9 +9,10 @@ use toml::de::{DeTable, DeValue};
 
 #[cfg(feature = "http")]
 use super::http;
-use super::{Cell, engine, tables::Table};
+use super::{Cell, engine, fleet, tables::Table};
 
-pub(super) const SECTIONS: [&str; 7] = ["target", "origin", "cache", "proxy", "load", "preflight", "sample"];
+pub(super) const SECTIONS: [&str; 8] =
+    ["target", "origin", "cache", "fleet", "proxy", "load", "preflight", "sample"];
 
 /// The names of the test and the arm of a merged table.
 #[derive(Clone, Copy)]
@@ -24,8 +25,9 @@ pub(super) struct LayerNames<'a> {
 type ReadCells = fn(Table<'_>, LayerNames<'_>, Range<usize>) -> Result<Vec<Cell>, TomlError>;
 
 /// The values of `[target] kind`, in the order of the reference; `None`: not in this build.
-const KINDS: [(&str, Option<ReadCells>); 4] = [
+const KINDS: [(&str, Option<ReadCells>); 5] = [
     ("engine", Some(engine::read)),
+    ("fleet", Some(fleet::read)),
     #[cfg(feature = "http")]
     ("proxy", Some(http::read_proxy)),
     #[cfg(feature = "http")]

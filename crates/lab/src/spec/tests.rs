@@ -172,7 +172,7 @@ fn misspelt_key_suggests_the_nearest() {
             MINIMAL.replace("engine", "http"),
             "unknown kind of target `http`",
             "\"http\"",
-            "use one of: engine, proxy, app, url",
+            "use one of: engine, fleet, proxy, app, url",
         ),
         (
             format!("scaled = [\"load.rate\"]\n{MINIMAL}"),

@@ -225,6 +225,7 @@ const PROXY: &str = "[target]\nkind = \"proxy\"\nMARK target\n[origin]\nrecipe =
                      [sample]\nMARK sample\n";
 const APP: &str = "[target]\nkind = \"app\"\nMARK target\n[origin]\nsource = \"sqlite:\"\nMARK origin\n\
                    [cache]\nstrategy = \"xfetch_unit_bug\"\nttl = \"1s\"\nMARK cache\n[load]\nrate = \"1/s\"\nduration = \"1s\"\npath = \"/\"\n";
+const FLEET: &str = "[target]\nkind = \"fleet\"\n[fleet]\nnodes = 1\nMARK fleet\n[load]\nrate = \"1/s\"\nduration = \"1s\"\nkeys = 1\nMARK load\n";
 
 const UNKNOWN: &str = "nobody-would-write-this-key";
 
@@ -235,9 +236,9 @@ fn sections_have_the_keys_that_the_readers_name() {
         let keys = schema.pointer(pointer).and_then(Value::as_object);
         keys.unwrap_or_else(|| panic!("{pointer}")).keys().cloned().collect()
     };
-    for section in ["target", "origin", "cache", "load", "preflight", "sample"] {
+    for section in ["target", "origin", "cache", "fleet", "load", "preflight", "sample"] {
         let mark = format!("MARK {section}\n");
-        let files = [ENGINE, PROXY, APP].into_iter().filter(|file| file.contains(&mark));
+        let files = [ENGINE, PROXY, APP, FLEET].into_iter().filter(|file| file.contains(&mark));
         let named: BTreeSet<String> = files
             .flat_map(|file| {
                 let file = file.replace(&mark, &format!("{UNKNOWN} = 1\n"));

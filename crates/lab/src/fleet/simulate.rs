@@ -1,0 +1,126 @@
+//! Simulates all partitions, on several threads.
+
+use std::{
+    num::NonZeroUsize,
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+};
+
+use rand::RngExt;
+use stockade_model::seed::Seed;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Fleet,
+    keys::PartitionKeys,
+    life::TickClock,
+    memory::{LimitedMemories, NodeMemories, UnlimitedMemories},
+    partition::{Partition, Requests, Rules},
+    tally::FleetTally,
+};
+
+/// The most partitions: their state then fits into the caches of a processor.
+const PARTITIONS_MAX: u64 = 4_096;
+/// A partition has at least so many keys, and of a limited memory at least so many entries, from which the eviction policy chooses.
+const PARTITION_MIN: u64 = 64;
+/// The most keys of a partition.
+const KEYS_MAX: u64 = 1 << 31;
+
+/// The keys and the rooms of all partitions.
+#[derive(Clone, Debug)]
+pub(super) struct Partitions<'a> {
+    fleet: &'a Fleet,
+    pub(super) clock: TickClock,
+    pub(super) count: u64,
+    /// The sum of the weights of all keys.
+    mass: f64,
+}
+
+impl<'a> Partitions<'a> {
+    pub(super) fn new(fleet: &'a Fleet) -> Self {
+        let by_keys = (fleet.keys / PARTITION_MIN).clamp(1, PARTITIONS_MAX);
+        let by_room = fleet.cache.entries.map_or(by_keys, |entries| (entries as u64 / PARTITION_MIN).max(1));
+        let count = by_keys.min(by_room).max(fleet.keys.div_ceil(KEYS_MAX));
+        let keys = |number| PartitionKeys::new(fleet.popularity, fleet.keys, count, number);
+        let mass = (0..count).map(|number| keys(number).mass()).sum();
+        Self { fleet, clock: TickClock::for_load(fleet.schedule.duration()), count, mass }
+    }
+
+    pub(super) fn keys(&self, number: u64) -> PartitionKeys {
+        PartitionKeys::new(self.fleet.popularity, self.fleet.keys, self.count, number)
+    }
+
+    /// The requests of one partition.
+    pub(super) fn requests(&self, number: u64, seed: Seed) -> Requests<'a> {
+        let keys = self.keys(number);
+        Requests::new(self.fleet, self.clock, keys, keys.mass() / self.mass, seed_of(number, seed))
+    }
+
+    /// The part of a node's memory for the keys of one partition; 0: there is no limit.
+    fn room(&self, number: u64) -> usize {
+        let entries = self.fleet.cache.entries.unwrap_or_default() as u64;
+        let room = entries / self.count + u64::from(number < entries % self.count);
+        usize::try_from(room).unwrap_or(usize::MAX)
+    }
+}
+
+/// The seed of a partition.
+fn seed_of(number: u64, seed: Seed) -> Seed {
+    Seed(seed.nth(number).random())
+}
+
+/// Simulates the load of a fleet; `None`: it was cancelled. The result depends on the seed alone, not on the number of threads.
+pub(super) fn simulate(
+    fleet: &Fleet,
+    seed: Seed,
+    threads: NonZeroUsize,
+    cancel: &CancellationToken,
+) -> Option<FleetTally> {
+    let partitions = Partitions::new(fleet);
+    let rules = Rules::new(fleet, partitions.clock);
+    // Each of its parts may be rounded up by half a tick.
+    let longest = partitions.clock.ticks(fleet.longest_response()).saturating_add(8);
+    let next = AtomicU64::new(0);
+    let work = || {
+        let tally = FleetTally::new(partitions.clock, fleet.schedule.duration(), longest);
+        let work = Work { partitions: &partitions, next: &next, seed, cancel };
+        match fleet.cache.entries {
+            Some(_) => work.run(Partition::new(&rules, tally, LimitedMemories::new(fleet.nodes))),
+            None => work.run(Partition::new(&rules, tally, UnlimitedMemories::new())),
+        }
+    };
+    let tallies: Vec<FleetTally> = thread::scope(|scope| {
+        let others: Vec<_> = (1..threads.get()).map(|_| scope.spawn(work)).collect();
+        let own = work();
+        let others = others.into_iter().map(|other| other.join().expect("a partition does not panic"));
+        std::iter::once(own).chain(others).collect()
+    });
+    if cancel.is_cancelled() {
+        return None;
+    }
+    tallies.into_iter().reduce(|mut all, more| {
+        all.merge(&more);
+        all
+    })
+}
+
+/// The partitions that no thread has begun.
+struct Work<'a> {
+    partitions: &'a Partitions<'a>,
+    next: &'a AtomicU64,
+    seed: Seed,
+    cancel: &'a CancellationToken,
+}
+
+impl Work<'_> {
+    fn run<M: NodeMemories>(&self, mut partition: Partition<'_, M>) -> FleetTally {
+        loop {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            if number >= self.partitions.count || self.cancel.is_cancelled() {
+                return partition.into_tally();
+            }
+            let requests = self.partitions.requests(number, self.seed);
+            partition.run(requests, self.partitions.room(number), seed_of(number, self.seed));
+        }
+    }
+}
