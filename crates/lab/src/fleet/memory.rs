@@ -6,30 +6,75 @@ use super::{
 };
 
 /// The values that nodes store.
-pub(super) trait NodeMemories {
-    /// The place of a key on a node, valid until the next [`add`](Self::add).
-    fn find(&self, node: u32, key: u32) -> Option<usize>;
+#[derive(Debug)]
+pub(super) enum NodeMemories {
+    Unlimited(UnlimitedMemories),
+    Limited(LimitedMemories),
+}
 
-    fn life(&self, place: usize) -> Life;
+impl NodeMemories {
+    /// `limit`: the entries of a node; `None`: no limit.
+    pub(super) fn new(nodes: u32, limit: Option<usize>) -> Self {
+        match limit {
+            Some(_) => Self::Limited(LimitedMemories::new(nodes)),
+            None => Self::Unlimited(UnlimitedMemories::new()),
+        }
+    }
+
+    /// The place of a key on a node, valid until the next [`add`](Self::add), and its times. The eviction policy learns of a hit or an
+    /// update, if the value is there.
+    #[inline]
+    pub(super) fn look_up(&mut self, node: u32, key: u32, now: Ticks) -> Option<(usize, Life)> {
+        match self {
+            Self::Unlimited(memories) => memories.look_up(node, key),
+            Self::Limited(memories) => memories.look_up(node, key, now),
+        }
+    }
 
     /// Replaces a value.
-    fn set(&mut self, place: usize, life: Life);
-
-    /// The eviction policy learns of a hit or an update.
-    fn mark(&mut self, place: usize);
+    #[inline]
+    pub(super) fn set(&mut self, place: usize, life: Life) {
+        match self {
+            Self::Unlimited(memories) => memories.0.set(place, life),
+            Self::Limited(memories) => memories.lives[place] = life,
+        }
+    }
 
     /// Adds a key that the node does not store. `kept` is how long a value stays after its expiry. Returns true if another value was
     /// evicted for it.
-    fn add(&mut self, node: u32, key: u32, life: Life, now: Ticks, kept: Ticks) -> bool;
+    #[inline]
+    pub(super) fn add(&mut self, node: u32, key: u32, life: Life, now: Ticks, kept: Ticks) -> bool {
+        match self {
+            Self::Unlimited(memories) => memories.add(node, key, life, now, kept),
+            Self::Limited(memories) => memories.add(node, key, life, now, kept),
+        }
+    }
 
     /// Empties all memories. In each of them is then room for this number of entries, if there is a limit.
-    fn reset(&mut self, room: usize);
+    pub(super) fn reset(&mut self, room: usize) {
+        match self {
+            Self::Unlimited(memories) => memories.0.clear(),
+            Self::Limited(memories) => memories.reset(room),
+        }
+    }
 
     /// Empties all memories.
-    fn clear(&mut self);
+    pub(super) fn clear(&mut self) {
+        match self {
+            Self::Unlimited(memories) => memories.0.clear(),
+            Self::Limited(memories) => memories.clear(),
+        }
+    }
 
     /// The values that are stored at `now`.
-    fn count(&self, now: Ticks, kept: Ticks) -> u64;
+    pub(super) fn count(&self, now: Ticks, kept: Ticks) -> u64 {
+        match self {
+            Self::Unlimited(memories) => {
+                memories.0.values().filter(|life| !is_gone(*life, now, kept)).count() as u64
+            }
+            Self::Limited(memories) => memories.count(now, kept),
+        }
+    }
 }
 
 fn is_gone(life: Life, now: Ticks, kept: Ticks) -> bool {
@@ -48,38 +93,15 @@ impl UnlimitedMemories {
     fn id(node: u32, key: u32) -> u64 {
         u64::from(node) << 32 | u64::from(key)
     }
-}
 
-impl NodeMemories for UnlimitedMemories {
-    fn find(&self, node: u32, key: u32) -> Option<usize> {
-        self.0.find(Self::id(node, key))
+    fn look_up(&self, node: u32, key: u32) -> Option<(usize, Life)> {
+        let place = self.0.find(Self::id(node, key))?;
+        Some((place, self.0.get(place)))
     }
-
-    fn life(&self, place: usize) -> Life {
-        self.0.get(place)
-    }
-
-    fn set(&mut self, place: usize, life: Life) {
-        self.0.set(place, life);
-    }
-
-    fn mark(&mut self, _: usize) {}
 
     fn add(&mut self, node: u32, key: u32, life: Life, now: Ticks, kept: Ticks) -> bool {
         self.0.add(Self::id(node, key), life, |life| is_gone(*life, now, kept));
         false
-    }
-
-    fn reset(&mut self, _: usize) {
-        self.0.clear();
-    }
-
-    fn clear(&mut self) {
-        self.0.clear();
-    }
-
-    fn count(&self, now: Ticks, kept: Ticks) -> u64 {
-        self.0.values().filter(|life| !is_gone(*life, now, kept)).count() as u64
     }
 }
 
@@ -136,26 +158,17 @@ impl LimitedMemories {
         // Behind the newest entry the hand returns to the oldest.
         state.hand = if hand + 1 >= self.room { 0 } else { u32::try_from(hand).unwrap_or_default() };
     }
-}
 
-impl NodeMemories for LimitedMemories {
-    fn find(&self, node: u32, key: u32) -> Option<usize> {
+    fn look_up(&mut self, node: u32, key: u32, now: Ticks) -> Option<(usize, Life)> {
         let node = node as usize;
         let first = node * self.room;
         let keys = &self.keys[first..first + self.nodes[node].len as usize];
-        keys.iter().position(|known| *known == key).map(|at| first + at)
-    }
-
-    fn life(&self, place: usize) -> Life {
-        self.lives[place]
-    }
-
-    fn set(&mut self, place: usize, life: Life) {
-        self.lives[place] = life;
-    }
-
-    fn mark(&mut self, place: usize) {
-        self.marks[place] = true;
+        let place = first + keys.iter().position(|known| *known == key)?;
+        let life = self.lives[place];
+        if now >= life.ready() {
+            self.marks[place] = true;
+        }
+        Some((place, life))
     }
 
     fn add(&mut self, node: u32, key: u32, life: Life, now: Ticks, kept: Ticks) -> bool {
@@ -215,14 +228,13 @@ mod tests {
         for key in [10, 11, 12] {
             assert!(!memories.add(0, key, fresh(1_000), 0, 0));
         }
-        let hit = memories.find(0, 10).unwrap();
-        memories.mark(hit);
+        assert!(memories.look_up(0, 10, 0).is_some());
         assert!(memories.add(0, 13, fresh(1_000), 0, 0));
         assert_eq!(keys(&memories), [10, 12, 13]);
         // The hand stands at 12, and comes to 10, whose mark is removed, last.
         assert!(memories.add(0, 14, fresh(1_000), 0, 0));
         assert_eq!(keys(&memories), [10, 13, 14]);
-        assert_eq!((memories.find(1, 10), memories.count(0, 0)), (None, 3));
+        assert_eq!((memories.look_up(1, 10, 0), memories.count(0, 0)), (None, 3));
     }
 
     #[test]

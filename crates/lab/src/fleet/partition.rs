@@ -124,10 +124,10 @@ struct Fetched {
 }
 
 /// The state of a partition: memories of the nodes, shared tier, episodes.
-pub(super) struct Partition<'a, M> {
+pub(super) struct Partition<'a> {
     rules: &'a Rules<'a>,
     tally: FleetTally,
-    memories: M,
+    memories: NodeMemories,
     tier: ExpiringTable<TierValue>,
     /// From when on the next load of a key opens an episode.
     episodes: ExpiringTable<Ticks>,
@@ -137,12 +137,12 @@ pub(super) struct Partition<'a, M> {
     draws: Rng,
 }
 
-impl<'a, M: NodeMemories> Partition<'a, M> {
-    pub(super) fn new(rules: &'a Rules<'a>, tally: FleetTally, memories: M) -> Self {
+impl<'a> Partition<'a> {
+    pub(super) fn new(rules: &'a Rules<'a>, tally: FleetTally) -> Self {
         Self {
             rules,
             tally,
-            memories,
+            memories: NodeMemories::new(rules.fleet.nodes, rules.fleet.cache.entries),
             tier: ExpiringTable::new(),
             episodes: ExpiringTable::new(),
             seen: Vec::new(),
@@ -198,17 +198,15 @@ impl<'a, M: NodeMemories> Partition<'a, M> {
     #[inline]
     fn answer(&mut self, request: FleetRequest) -> (Outcome, Ticks) {
         let FleetRequest { at: now, key, node } = request;
-        let Some(place) = self.memories.find(node, key) else {
+        let Some((place, life)) = self.memories.look_up(node, key, now) else {
             let fetched = self.fetch(key, now, None);
             let is_evicted = self.memories.add(node, key, fetched.life, now, self.rules.swr);
             self.tally.counts.evicted += u64::from(is_evicted);
             return (fetched.outcome, fetched.answered);
         };
-        let life = self.memories.life(place);
         if now < life.ready() {
             return self.answer_during_load(place, life, key, now);
         }
-        self.memories.mark(place);
         if now < life.expires {
             if self.rules.early.is_some_and(|early| now >= life.expires.saturating_sub(early))
                 && life.expires != NEVER

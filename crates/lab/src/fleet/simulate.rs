@@ -14,7 +14,6 @@ use super::{
     Fleet,
     keys::PartitionKeys,
     life::TickClock,
-    memory::{LimitedMemories, NodeMemories, UnlimitedMemories},
     partition::{Partition, Requests, Rules},
     tally::FleetTally,
 };
@@ -83,11 +82,7 @@ pub(super) fn simulate(
     let next = AtomicU64::new(0);
     let work = || {
         let tally = FleetTally::new(partitions.clock, fleet.schedule.duration(), longest);
-        let work = Work { partitions: &partitions, next: &next, seed, cancel };
-        match fleet.cache.entries {
-            Some(_) => work.run(Partition::new(&rules, tally, LimitedMemories::new(fleet.nodes))),
-            None => work.run(Partition::new(&rules, tally, UnlimitedMemories::new())),
-        }
+        Work { partitions: &partitions, next: &next, seed, cancel }.run(Partition::new(&rules, tally))
     };
     let tallies: Vec<FleetTally> = thread::scope(|scope| {
         let others: Vec<_> = (1..threads.get()).map(|_| scope.spawn(work)).collect();
@@ -113,7 +108,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    fn run<M: NodeMemories>(&self, mut partition: Partition<'_, M>) -> FleetTally {
+    fn run(&self, mut partition: Partition<'_>) -> FleetTally {
         loop {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             if number >= self.partitions.count || self.cancel.is_cancelled() {
