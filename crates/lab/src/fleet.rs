@@ -118,6 +118,8 @@ impl fmt::Display for FleetEventKind {
 impl Fleet {
     /// The longest load: each second of it takes some kilobytes on each thread.
     pub const DURATION_MAX: Duration = Duration::from_hours(6);
+    /// The most entries of a node's limit. The entries of a partition are searched one by one, at this limit 245.
+    pub const ENTRIES_MAX: usize = 1_000_000;
 
     /// The longest time of a request: it waits for another node's load, and looks the key up before and after that.
     #[must_use]

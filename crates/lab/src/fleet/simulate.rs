@@ -55,11 +55,12 @@ impl<'a> Partitions<'a> {
         Requests::new(self.fleet, self.clock, keys, keys.mass() / self.mass, seed_of(number, seed))
     }
 
-    /// The part of a node's memory for the keys of one partition; 0: there is no limit.
+    /// The part of a node's memory for the keys of one partition: at least one entry, and no more than there are keys. Unused without a
+    /// limit.
     fn room(&self, number: u64) -> usize {
         let entries = self.fleet.cache.entries.unwrap_or_default() as u64;
         let room = entries / self.count + u64::from(number < entries % self.count);
-        usize::try_from(room).unwrap_or(usize::MAX)
+        usize::try_from(room.max(1)).unwrap_or(usize::MAX).min(self.keys(number).count() as usize)
     }
 }
 

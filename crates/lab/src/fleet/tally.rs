@@ -122,9 +122,7 @@ impl FleetTally {
     pub(super) fn source_load(&mut self, from: Ticks, until: Ticks) {
         self.counts.loads += 1;
         self.loads_in_flight.add(from, until);
-        if let Some(counts) = self.seconds.get_mut((from / self.second) as usize) {
-            counts.source_loads += 1;
-        }
+        self.seconds[(from / self.second) as usize].source_loads += 1;
     }
 
     /// Adds the counts of other partitions.

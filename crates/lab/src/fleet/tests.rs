@@ -215,6 +215,14 @@ fn refreshes_agree_with_a_full_simulation() {
 }
 
 #[test]
+fn limit_that_is_never_reached_changes_nothing() {
+    let unlimited = Fleet { keys: 1_000, ..fleet(FleetEventKind::Purge) };
+    let mut limited = unlimited.clone();
+    limited.cache.entries = Some(Fleet::ENTRIES_MAX);
+    assert_eq!(simulated(&limited, 2), simulated(&unlimited, 2));
+}
+
+#[test]
 fn result_depends_neither_on_threads_nor_on_time() {
     let fleet = with_tier(true, fleet(FleetEventKind::Purge));
     let one = simulated(&fleet, 1);

@@ -329,6 +329,7 @@ fn node_cache(table: Option<&Spanned<CacheTables>>) -> Result<NodeCache, TomlErr
                 (*limit.policy != *Policy::SIEVE, "other policies than sieve"),
                 (limit.reclaim > 0.0, "`reclaim`"),
                 (limit.order != EvictionOrder::PerShard, "a global order"),
+                (limit.entries > Some(Fleet::ENTRIES_MAX), "limits of more than 1,000,000 entries"),
             ];
             if let Some((_, what)) = other.into_iter().find(|(is_set, _)| *is_set) {
                 return Err(refused(what, remedy, &at));

@@ -82,6 +82,10 @@ fn fleet_refuses_what_it_does_not_simulate() {
             "{ entries = 10_000, policy = \"lrw\" }".to_owned()
         )
     );
+    assert_eq!(
+        refused("entries = 10_000 }", "entries = 1_000_001 }"),
+        "a fleet does not simulate limits of more than 1,000,000 entries"
+    );
     let in_cache = |line: &str| refused("jitter = 0.1", line);
     assert_eq!(in_cache("sie = \"1h\""), "a fleet does not simulate failures, so no `sie` either");
     assert_eq!(in_cache("breaker = {}"), "a fleet does not simulate failures, so no breaker either");
