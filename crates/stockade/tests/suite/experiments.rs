@@ -33,6 +33,19 @@ fn hypotheses_of_outage_are_supported() {
     assert_ne!(first, run_supported(&sandbox, "outage.toml", "1", "2", "c"));
 }
 
+#[test]
+fn hypotheses_of_fleet_are_supported() {
+    let sandbox = Sandbox::new();
+    let seconds = run_supported(&sandbox, "fleet.toml", "1", "1", "a");
+    // 14 measurements of 600 seconds, each with requests.
+    assert!(seconds.split(|byte| *byte == b'\n').count() >= 14 * 600);
+    for format in ["md", "html", "json"] {
+        let printed = sandbox.stockade(&["report", "a", "--format", format]);
+        assert_eq!((printed.code, printed.stderr.as_str()), (0, ""), "{format}");
+        assert_eq!(printed.stdout.contains("everything purged"), format == "html", "{format}");
+    }
+}
+
 /// Runs a small part of a published experiment and returns its report. Its times are not checked: other tests run at the
 /// same time.
 fn run_scaled(name: &str, scale: &str, more: &[&str]) -> Value {
