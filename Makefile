@@ -1,6 +1,6 @@
 # Commands are cargo's. The scripts install the packages that the tests need.
 
-.PHONY: test check bench fuzz book man deny api instructions deps fmt
+.PHONY: test check bench fuzz book man deny api deploy-check instructions deps fmt
 
 CARGO ?= cargo
 REPOSITORY ?= $(patsubst %.git,%,$(shell git config --get remote.origin.url))
@@ -62,6 +62,10 @@ deny:
 api:
 	@command -v cargo-semver-checks >/dev/null || { echo "cargo-semver-checks is missing: cargo install cargo-semver-checks --locked" >&2; exit 1; }
 	$(CARGO) semver-checks --package stockade-cache --all-features
+
+# Checks deploy/ by the schemas of Kubernetes, Compose and Nomad. `make test` checks the commands in it.
+deploy-check:
+	scripts/check-deploy
 
 # Counts the instructions of a hit and a miss of the cache, and of a hit of the proxy.
 instructions: deps

@@ -6,6 +6,8 @@ mod ci;
 mod compare;
 mod completions;
 mod deciding;
+#[cfg(feature = "agents")]
+mod deploy;
 mod docs;
 mod experiments;
 mod history;
