@@ -136,7 +136,9 @@ pub enum ConnectionError {
         reason: String,
     },
     /// The server has no JetStream, or no room for a stream.
-    #[error("NATS at {url} cannot store records: {reason}; start it with JetStream: nats-server --jetstream")]
+    #[error(
+        "NATS at {url} cannot store records: {reason}; it needs JetStream (nats-server --jetstream) and 256 MiB for them"
+    )]
     Store {
         /// The server.
         url: String,

@@ -109,7 +109,7 @@ const CALL_INTERVAL: Duration = Duration::from_millis(200);
 /// An agent that has not answered so many calls is gone.
 const CALLS_MISSED_MAX: u64 = 2;
 /// The largest weight of an agent.
-const WEIGHT_MAX: u32 = 10_000;
+const WEIGHT_MAX: u32 = 1_000;
 /// For the answer to a request. Names of servers are looked up meanwhile.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
 /// For the answer to other requests.

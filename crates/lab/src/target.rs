@@ -76,6 +76,8 @@ pub struct Facts {
     pub duration: Option<Duration>,
     /// The most requests of the load; `None`: unknown.
     pub requests_max: Option<u64>,
+    /// Its load is sent over HTTP, and so may come from agents.
+    pub is_over_http: bool,
     /// Its answers are audited: none too old, none from before an invalidation.
     pub is_audited: bool,
     /// Its cache reports reclaims, once a second.

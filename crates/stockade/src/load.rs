@@ -42,14 +42,14 @@ pub fn load(args: LoadArgs) -> Result<Exit, CommandError> {
         Render::Fold(_) => None,
     };
     load.observes_samples = stream.is_some() || out.is_some();
-    let stop = stop_on_signals();
-    let loads = on.connect(&stop)?.unwrap_or_else(|| Arc::new(ThisProcess));
     if on.on.is_some() && load.observes_samples {
         return Err(CommandError::Usage(
             "agents keep their samples: start them with --out, and remove --out and formats of samples here"
                 .to_owned(),
         ));
     }
+    let stop = stop_on_signals();
+    let loads = on.connect(&stop)?.unwrap_or_else(|| Arc::new(ThisProcess));
     // Before the output files: a load that cannot start leaves no empty file.
     let ready = loads.prepare(&load)?;
     let telemetry = Telemetry::start(&telemetry_args, None)?;

@@ -7,24 +7,30 @@ use std::{
 };
 
 #[cfg(feature = "http")]
-use stockade_lab::report::openmetrics;
+use std::sync::Arc;
+
+#[cfg(feature = "http")]
+use stockade_lab::{engine::CancellationToken, report::openmetrics};
 use stockade_lab::{
     host,
     report::{find_format, json, pull_request, screen, verdict},
     run::{self, Options, RunObserver},
     spec::Experiment,
 };
+#[cfg(feature = "http")]
+use stockade_load::generator::LoadRunner;
 use stockade_model::seed::Seed;
 
+#[cfg(feature = "http")]
+use crate::{
+    cli::OnArgs,
+    telemetry::{FiguresOfRun, Telemetry},
+    ui::LiveUi,
+};
 use crate::{
     cli::{ExperimentArgs, RunArgs},
     exit::{CommandError, Exit},
     progress::{LiveScreen, RunView, is_terminal, size, stop_on_signals},
-};
-#[cfg(feature = "http")]
-use crate::{
-    telemetry::{FiguresOfRun, Telemetry},
-    ui::LiveUi,
 };
 
 /// Runs it. The record's place goes to standard error, the report to standard output.
@@ -36,7 +42,7 @@ pub fn run(args: RunArgs) -> Result<Exit, CommandError> {
     let options = Options { until_decided, ..options };
     let stop = stop_on_signals();
     #[cfg(feature = "http")]
-    let options = Options { loads: args.on.connect(&stop)?, ..options };
+    let options = Options { loads: agents(&args.on, &experiment, &stop)?, ..options };
     let view = RunView::new(&experiment, options.scale);
     let mut observers: Vec<Box<dyn RunObserver>> = vec![Box::new(LiveScreen::open(view))];
     #[cfg(feature = "http")]
@@ -63,6 +69,21 @@ pub fn run(args: RunArgs) -> Result<Exit, CommandError> {
     #[cfg(feature = "http")]
     telemetry.finish(|| openmetrics::snapshot(&record, &results));
     Ok(Exit::of(&record))
+}
+
+/// The agents that send the loads; `None`: this process.
+#[cfg(feature = "http")]
+fn agents(
+    on: &OnArgs,
+    experiment: &Experiment,
+    stop: &CancellationToken,
+) -> Result<Option<Arc<dyn LoadRunner>>, CommandError> {
+    if on.on.is_some() && !experiment.cells.iter().any(|cell| cell.target.facts().is_over_http) {
+        let reason =
+            "no load of this experiment goes over HTTP, and agents send only such loads: remove --on";
+        return Err(CommandError::Usage(reason.to_owned()));
+    }
+    on.connect(stop)
 }
 
 /// True if a report to read is on a terminal, and neither scrolled nor wrapped.

@@ -91,7 +91,7 @@ impl HttpTraffic {
             RequestPlan::Generated { pace: RequestPace::Open(schedule), .. } => Some(schedule.requests_max()),
             RequestPlan::Generated { .. } | RequestPlan::Replayed(_) => None,
         };
-        Facts { duration: Some(self.duration()), requests_max, ..Facts::default() }
+        Facts { duration: Some(self.duration()), requests_max, is_over_http: true, ..Facts::default() }
     }
 
     /// The time in which requests start.

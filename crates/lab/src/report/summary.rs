@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use stockade_load::summary::GeneratorHealth;
 use stockade_model::{
-    record::{ClockKind, Expectation, Host, Hypothesis, LoadFigures, Record, Run, Verdict},
+    record::{AgentReport, ClockKind, Expectation, Host, Hypothesis, LoadFigures, Record, Run, Verdict},
     units::{format_count, format_milliseconds},
 };
 
@@ -433,8 +433,15 @@ pub(super) fn setup(record: &Record) -> impl Iterator<Item = (&'static str, Stri
         ("stockade", Some(record.stockade.clone())),
         ("started", Some(record.started_at.clone())),
         ("seed", Some(record.seed.0.to_string())),
+        ("load from", agents(record)),
     ];
     setup.into_iter().filter_map(|(what, value)| Some((what, value?)))
+}
+
+/// The machines that sent the load, if it was not this one.
+fn agents(record: &Record) -> Option<String> {
+    let agents: Vec<_> = AgentReport::of_all(record.agents()).iter().map(ToString::to_string).collect();
+    (!agents.is_empty()).then(|| agents.join("; "))
 }
 
 pub(crate) fn machine(Host { cpu, cores, memory_mib, os }: &Host) -> String {

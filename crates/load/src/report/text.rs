@@ -88,7 +88,7 @@ fn write(summary: &Summary, to: &mut String) -> fmt::Result {
         )?;
     }
     for (index, agent) in AgentReport::of_all(&summary.agents).iter().enumerate() {
-        line(to, if index == 0 { "agents" } else { "" }, agent_figures(agent))?;
+        line(to, if index == 0 { "agents" } else { "" }, agent)?;
     }
     let (connections, most) = (summary.connections, summary.in_flight_max);
     let connections = counted(connections, "connection");
@@ -99,28 +99,6 @@ fn write(summary: &Summary, to: &mut String) -> fmt::Result {
         return writeln!(to, "{}", if has_answers { "valid" } else { "valid, and no request succeeded" });
     }
     writeln!(to, "INVALID: {}", invalid_reasons.join("; "))
-}
-
-/// `web-1: 6,375 requests, send lag p99 63.8us, 0.02 cores, clock +12.5ms (known to 80us)`
-fn agent_figures(agent: &AgentReport) -> String {
-    let mut text = format!("{}: {}", agent.name, counted(agent.requests, "request"));
-    if let Some(send_lag) = agent.send_lag {
-        let _ = write!(
-            text,
-            ", send lag p99 {}",
-            format_duration(Duration::from_secs_f64(send_lag.p99_ms / 1e3))
-        );
-    }
-    if let Some(cpu) = agent.cpu {
-        let _ = write!(text, ", {cpu:.2} cores");
-    }
-    if let Some(clock) = agent.clock {
-        let [offset, known_to] = [clock.offset_ms.abs(), clock.uncertainty_ms]
-            .map(|ms| format_duration(Duration::from_secs_f64(ms / 1e3)));
-        let sign = if clock.offset_ms < 0.0 { '-' } else { '+' };
-        let _ = write!(text, ", clock {sign}{offset} (known to {known_to})");
-    }
-    text
 }
 
 /// `1 request`, `2,000 requests`

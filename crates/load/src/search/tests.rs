@@ -231,7 +231,9 @@ fn late_response_times_are_judged_with_the_service_times() {
 fn unsent_requests_refute_times_and_do_not_support_them() {
     let mut full = run(1_000, 0);
     full.dropped = 5;
-    full.generator.invalid_reasons = vec!["5 requests were due and never sent".to_owned()];
+    let unsent = "5 requests were due and never sent".to_owned();
+    full.generator.unsent = Some(unsent.clone());
+    full.generator.invalid_reasons = vec![unsent];
     for (bounds, expected) in [
         ("p50 < 1ms", "refuted: refuted"),
         ("p50 < 1s", "invalid: invalid"),
@@ -287,6 +289,16 @@ fn request_without_response_counts_as_slowest() {
     let nothing = run(0, 0);
     for bound in ["p99 < 1s", "max < 1s", "mean < 1s", "success >= 0", "achieved >= 0", "throughput >= 0"] {
         assert_eq!(judged(bound, &nothing), format!("{bound}: there was nothing to measure"));
+    }
+}
+
+#[test]
+fn load_of_which_a_part_is_missing_supports_nothing() {
+    let mut part = run(1_000, 0);
+    part.generator.is_incomplete = true;
+    part.generator.invalid_reasons = vec!["agent b: no sign of life".to_owned()];
+    for bounds in ["success == 1", "requests == 1000", "p50 < 1s"] {
+        assert_eq!(verdicts(bounds, &part, false), "invalid: invalid", "{bounds}");
     }
 }
 

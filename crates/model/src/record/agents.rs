@@ -1,8 +1,13 @@
 //! The generators of a load that other machines have sent.
 
+use std::{fmt, time::Duration};
+
 use serde::{Deserialize, Serialize};
 
-use crate::histogram::{Distribution, Histogram};
+use crate::{
+    histogram::{Distribution, Histogram},
+    units::{format_count, format_duration},
+};
 
 /// A generator on another machine, and its part of a load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -85,10 +90,28 @@ impl AgentReport {
     }
 }
 
+/// `web-1: 6,375 requests, send lag p99 63.8us, 0.02 cores, clock +12.5ms (known to 80us)`
+impl fmt::Display for AgentReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let duration = |ms: f64| format_duration(Duration::from_secs_f64(ms.max(0.0) / 1e3));
+        let plural = if self.requests == 1 { "" } else { "s" };
+        write!(f, "{}: {} request{plural}", self.name, format_count(self.requests))?;
+        if let Some(send_lag) = self.send_lag {
+            write!(f, ", send lag p99 {}", duration(send_lag.p99_ms))?;
+        }
+        if let Some(cpu) = self.cpu {
+            write!(f, ", {cpu:.2} cores")?;
+        }
+        if let Some(AgentClockFigures { offset_ms, uncertainty_ms, .. }) = self.clock {
+            let sign = if offset_ms < 0.0 { '-' } else { '+' };
+            write!(f, ", clock {sign}{} (known to {})", duration(offset_ms.abs()), duration(uncertainty_ms))?;
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -109,5 +132,9 @@ mod tests {
         );
         assert_eq!((reports[0].cpu, reports[0].clock.unwrap().uncertainty_ms), (Some(2.0), 0.3));
         assert!(reports[0].send_lag.unwrap().max_ms > 3.9);
+        assert_eq!(
+            reports[0].to_string(),
+            "b: 4 requests, send lag p99 4ms, 2.00 cores, clock +5ms (known to 300us)"
+        );
     }
 }

@@ -71,14 +71,14 @@ pub struct AgentArgs {
 
 fn agents(text: &str) -> Result<usize, String> {
     match text.parse() {
-        Ok(count @ 1..=10_000) => Ok(count),
-        _ => Err("write how many, 1 to 10000".to_owned()),
+        Ok(count @ 1..=1_000) => Ok(count),
+        _ => Err("write how many, 1 to 1000".to_owned()),
     }
 }
 
 fn weight(text: &str) -> Result<NonZeroU32, String> {
     match text.parse() {
-        Ok(weight) if weight <= NonZeroU32::new(10_000).expect("not zero") => Ok(weight),
-        _ => Err("write 1 to 10000".to_owned()),
+        Ok(weight) if weight <= NonZeroU32::new(1_000).expect("not zero") => Ok(weight),
+        _ => Err("write 1 to 1000".to_owned()),
     }
 }

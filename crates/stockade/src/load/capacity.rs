@@ -21,6 +21,9 @@ use crate::{
     telemetry::Telemetry,
 };
 
+/// Agents start at the first number of a round over all of them, so a trial may use more numbers than it has requests.
+const NUMBERS_BETWEEN: u64 = 1_000_000;
+
 /// Each trial is a line on standard error; the result is on standard output.
 pub fn search(args: LoadArgs, bounds: &Bounds) -> Result<Exit, CommandError> {
     let is_json = match args.format.name {
@@ -54,8 +57,12 @@ pub fn search(args: LoadArgs, bounds: &Bounds) -> Result<Exit, CommandError> {
         if end.was_cancelled {
             break;
         }
+        if summary.generator.is_incomplete {
+            summary.generator.invalid_reasons.iter().for_each(|reason| eprintln!("INVALID: {reason}"));
+            break;
+        }
         // New numbers, so that a trial does not find the entries of the last one in a cache.
-        load.first_request += summary.measured.requests() + summary.dropped;
+        load.first_request += summary.measured.requests() + summary.dropped + NUMBERS_BETWEEN;
         let held = bounds.judge(&summary);
         let p99 = summary.measured.latencies().quantile(0.99).map_or_else(|| "-".to_owned(), format_duration);
         eprintln!("{:>12}  trial {}  p99 {p99:>8}  {held}", trial.rate.to_string(), trial.repeat + 1);
