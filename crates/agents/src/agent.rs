@@ -17,7 +17,7 @@ use futures_util::StreamExt;
 use rand::random;
 use stockade_load::{
     AllowedTargets,
-    generator::{CancellationToken, LoadTest, Share},
+    generator::{CancellationToken, LoadTest, Share, ShareMove},
 };
 use tokio::{
     io::AsyncReadExt,
@@ -125,6 +125,27 @@ struct AgentRun {
     starts: watch::Sender<Option<(usize, Nanos)>>,
     /// The start by the coordinator's clock.
     started: Arc<Mutex<Nanos>>,
+    moves: Arc<Mutex<Moves>>,
+}
+
+/// The moves of an agent's share.
+#[derive(Debug, Default)]
+struct Moves {
+    list: Vec<ShareMove>,
+    /// Places of the schedule below it may have been taken.
+    taken: u64,
+}
+
+impl Moves {
+    /// False: the place was taken by the old share.
+    fn add(&mut self, number: usize, next: ShareMove) -> bool {
+        let is_next = number == self.list.len() && next.from >= self.taken;
+        if is_next {
+            self.list.push(next);
+            return true;
+        }
+        self.list.get(number) == Some(&next)
+    }
 }
 
 impl Agent {
@@ -159,6 +180,10 @@ impl Agent {
                         AgentRequest::Clock => agent.reply(to, &AgentReply::Clock(agent.options.clock.now())).await,
                         AgentRequest::Start { run, segment, at, by_coordinator } => {
                             let reply = agent.start(&run, segment, at, by_coordinator);
+                            agent.reply(to, &reply).await;
+                        }
+                        AgentRequest::Move { run, number, from, share } => {
+                            let reply = agent.move_share(&run, number, ShareMove { from, share });
                             agent.reply(to, &reply).await;
                         }
                         AgentRequest::Prepare { run, share } => {
@@ -231,6 +256,18 @@ impl Agent {
         AgentReply::Accepted
     }
 
+    fn move_share(&self, run: &RunId, number: usize, next: ShareMove) -> AgentReply {
+        let current = self.run.borrow();
+        let Some(current) = current.as_ref().filter(|current| current.id == *run) else {
+            return AgentReply::Refused("it has ended".to_owned());
+        };
+        if current.moves.lock().unwrap_or_else(PoisonError::into_inner).add(number, next) {
+            AgentReply::Accepted
+        } else {
+            AgentReply::Refused("its new share reached it too late".to_owned())
+        }
+    }
+
     /// Fetches a load, starts its thread, and returns once that is ready to connect.
     async fn prepare(self: Rc<Self>, run: RunId, share: Share) -> AgentReply {
         if self.run.borrow().as_ref().is_some_and(|current| current.id != run) {
@@ -240,7 +277,7 @@ impl Agent {
             return AgentReply::Accepted;
         }
         let (starts, starts_received) = watch::channel(None);
-        let current = Rc::new(AgentRun { id: run, starts, started: Arc::default() });
+        let current = Rc::new(AgentRun { id: run, starts, started: Arc::default(), moves: Arc::default() });
         *self.run.borrow_mut() = Some(Rc::clone(&current));
         let (prepared, is_prepared) = oneshot::channel();
         let agent = Rc::clone(&self);

@@ -17,6 +17,7 @@ mod agent;
 mod clock;
 mod connection;
 mod coordinator;
+mod rebalance;
 mod roster;
 mod samples;
 #[cfg(test)]

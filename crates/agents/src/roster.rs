@@ -1,6 +1,9 @@
 //! The agents of one run: their readiness, their records, their faults. Pure.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
 
 use stockade_load::{
     generator::{GeneratorEnd, GeneratorSecond, SecondMerger},
@@ -34,6 +37,8 @@ struct AgentState {
     fault: Option<String>,
     requests: u64,
     send_lag: Histogram,
+    /// Whether it was late, in the seconds that not all agents have sent.
+    late: VecDeque<bool>,
 }
 
 /// The part of one agent in a run.
@@ -62,6 +67,7 @@ impl Roster {
             fault: None,
             requests: 0,
             send_lag: Histogram::new(),
+            late: VecDeque::new(),
         };
         let agents: Vec<_> = names.into_iter().map(state).collect();
         Self { merger: SecondMerger::new(agents.len()), agents, cpu_max: Duration::ZERO }
@@ -106,11 +112,12 @@ impl Roster {
         }
     }
 
-    /// The next second that all agents have sent.
-    pub(crate) fn next_second(&mut self) -> Option<GeneratorSecond> {
+    /// The next second that all agents have sent, and the agents that were late in it.
+    pub(crate) fn next_second(&mut self) -> Option<(GeneratorSecond, Vec<bool>)> {
         let second = self.merger.next_complete()?;
         self.cpu_max = self.cpu_max.max(second.cpu);
-        Some(second)
+        let late = self.agents.iter_mut().map(|agent| agent.late.pop_front().unwrap_or_default());
+        Some((second, late.collect()))
     }
 
     /// The next second of an interrupted run, which some agent has not sent.
@@ -271,7 +278,20 @@ impl AgentState {
     fn add(&mut self, second: &GeneratorSecond) {
         self.requests += second.measured.requests();
         self.send_lag.merge(&second.measured.times.send_lag);
+        self.late.push_back(is_late(second));
     }
+}
+
+/// True if more than 1 % of the second's requests were sent late: by more than a tenth of the response p99, at least 1 ms.
+fn is_late(second: &GeneratorSecond) -> bool {
+    const LATE_MIN: Duration = Duration::from_millis(1);
+    let (mut send_lag, mut response) = (Histogram::new(), Histogram::new());
+    for tally in [&second.measured, &second.warmup] {
+        send_lag.merge(&tally.times.send_lag);
+        response.merge(&tally.times.response);
+    }
+    let allowed = response.quantile(0.99).unwrap_or_default().div_f64(10.0).max(LATE_MIN);
+    send_lag.quantile(0.99).is_some_and(|late| late > allowed)
 }
 
 #[cfg(test)]
@@ -313,7 +333,7 @@ mod tests {
         roster.record(1, end(1, &[], 0), S);
         roster.record(1, second(0, 100), S);
         let dropped = [roster.next_second(), roster.next_second(), roster.next_second()]
-            .map(|second| second.map(|second| second.dropped));
+            .map(|second| second.map(|(second, _)| second.dropped));
         assert_eq!(dropped, [Some(101), Some(10), None]);
         roster.note_missing();
         assert!(roster.have_ended() && !roster.has_fault());

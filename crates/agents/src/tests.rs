@@ -128,7 +128,7 @@ fn coordinate(agents: Vec<BTreeMap<u64, GeneratorSecond>>) -> (Vec<GeneratorSeco
             RecordPart::End { seconds: last, end: Box::new(end), fault: None },
             Duration::ZERO,
         );
-        merged.borrow_mut().extend(std::iter::from_fn(|| roster.next_second()));
+        merged.borrow_mut().extend(std::iter::from_fn(|| roster.next_second().map(|(second, _)| second)));
     }
     assert!(roster.have_ended() && !roster.has_fault());
     (merged.take(), roster.end(false))

@@ -161,6 +161,8 @@ pub(crate) enum AgentRequest {
     Prepare { run: RunId, share: Share },
     /// All agents are ready for this segment, which starts at this time of the agent's clock, and of the coordinator's.
     Start { run: RunId, segment: usize, at: Nanos, by_coordinator: Nanos },
+    /// The share from this place of the schedule on. Moves are numbered from 0.
+    Move { run: RunId, number: usize, from: u64, share: Share },
 }
 
 /// The answer to a [`AgentRequest`].

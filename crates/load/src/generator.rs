@@ -53,7 +53,7 @@ use crate::{
 };
 
 pub use self::{
-    control::Control,
+    control::{Control, ShareMove},
     fold::SummaryFold,
     limits::{ConnectionLimitError, ProcessLimits},
     open::busy_wait,
@@ -95,6 +95,9 @@ const REQUESTS_PER_S_PER_THREAD: f64 = 20_000.0;
 
 /// What sends loads: this process, or generators on other machines.
 pub trait LoadRunner: fmt::Debug + Send + Sync {
+    /// True if this process sends them: then what it uses is what the load uses.
+    fn is_this_process(&self) -> bool;
+
     /// Checks before anything is sent that the load can be run.
     fn prepare<'a>(&'a self, load: &'a LoadTest) -> Result<Box<dyn ReadyLoad + 'a>, LoadTestError>;
 }
@@ -114,6 +117,10 @@ pub trait ReadyLoad {
 pub struct ThisProcess;
 
 impl LoadRunner for ThisProcess {
+    fn is_this_process(&self) -> bool {
+        true
+    }
+
     fn prepare<'a>(&'a self, load: &'a LoadTest) -> Result<Box<dyn ReadyLoad + 'a>, LoadTestError> {
         Ok(Box::new(load.prepare()?))
     }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     accounting::{Accounting, ThreadShares},
-    agents::{AgentClockFigures, AgentFigures, AgentReport},
+    agents::{AgentClockFigures, AgentFigures, AgentReport, ShareMoveFigures},
     http::{CacheContents, Disturbance, HttpFigures, ProbeFigures, Role, StatsProvider, Usage},
 };
 use crate::{histogram::Histogram, outcome::Outcomes, seed::Seed};

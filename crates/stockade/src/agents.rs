@@ -71,6 +71,7 @@ impl OnArgs {
             agents: self.agents,
             labels: self.agent_label.clone(),
             patience: self.agents_wait,
+            rebalance: self.rebalance,
         };
         let coordinator = Coordinator::connect(&options, stop, |waiting| {
             let wanted = waiting.wanted.map(|wanted| format!(" of {wanted}")).unwrap_or_default();

@@ -3,7 +3,7 @@
 use std::{
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicI64, Ordering::Relaxed},
     },
     thread,
@@ -13,7 +13,7 @@ use std::{
 use async_nats::{HeaderMap, Subscriber, jetstream::Context as JetStream};
 use futures_util::StreamExt;
 use stockade_load::generator::{
-    CancellationToken, Control, GeneratorEnd, LoadTest, LoadTestError, LoadTestRun, Share,
+    CancellationToken, Control, GeneratorEnd, LoadTest, LoadTestError, LoadTestRun, Share, ShareMove,
 };
 use stockade_model::time::Time;
 use tokio::{
@@ -22,7 +22,7 @@ use tokio::{
 };
 use tokio_util::sync::DropGuard;
 
-use super::{Agent, AgentRun, PUBLISH_TIMEOUT, RETRY_DELAY};
+use super::{Agent, AgentRun, Moves, PUBLISH_TIMEOUT, RETRY_DELAY};
 use crate::{
     clock::{AgentClock, Nanos},
     samples::{Fault, RecordObserver},
@@ -93,7 +93,14 @@ impl<'a> ActiveRun<'a> {
         let fault = Fault::none(stop.clone());
         let (ready, readiness) = mpsc::unbounded_channel();
         let lease = Arc::new(AtomicI64::new(lease_from(clock.now())));
-        let control = RunControl { clock, ready, starts, lease: Arc::clone(&lease), fault: fault.clone() };
+        let control = RunControl {
+            clock,
+            ready,
+            starts,
+            moves: Arc::clone(&current.moves),
+            lease: Arc::clone(&lease),
+            fault: fault.clone(),
+        };
         let (records, seconds) = mpsc::channel(RECORDS_MAX);
         let observer = RecordObserver {
             records,
@@ -248,6 +255,7 @@ struct RunControl {
     clock: AgentClock,
     ready: mpsc::UnboundedSender<usize>,
     starts: watch::Receiver<Option<(usize, Nanos)>>,
+    moves: Arc<Mutex<Moves>>,
     /// Until when requests may be sent.
     lease: Arc<AtomicI64>,
     fault: Fault,
@@ -273,6 +281,15 @@ impl Control for RunControl {
                 None => std::future::pending().await,
             }
         })
+    }
+
+    fn next_move(&self, followed: usize, place: u64) -> Option<ShareMove> {
+        let mut moves = self.moves.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = moves.list.get(followed).filter(|next| next.from <= place).cloned();
+        if next.is_none() {
+            moves.taken = moves.taken.max(place.saturating_add(1));
+        }
+        next
     }
 
     fn may_send(&self) -> bool {

@@ -39,7 +39,9 @@ impl HttpLoad {
         // Cancelled with the run, and when a child ends.
         let cancel_load = cancel.child_token();
         let memory_mib = environment.memory_mib;
-        let mut sampler = Sampler::new(&endpoint, origin.as_ref(), memory_mib, &cancel_load, sink);
+        let is_load_here = environment.loads.is_this_process();
+        let mut sampler =
+            Sampler::new(&endpoint, origin.as_ref(), is_load_here, memory_mib, &cancel_load, sink);
         sampler.window = self.accounting;
         sampler.start_probes(&self.probes, url_seed);
         if let Some(origin) = &origin {

@@ -120,12 +120,13 @@ impl<'a> Sampler<'a> {
     pub(super) fn new(
         endpoint: &'a TargetEndpoint,
         origin: Option<&'a Child>,
+        is_load_here: bool,
         memory_mib: u64,
         stop: &'a CancellationToken,
         sink: &'a mut dyn FnMut(Second),
     ) -> Self {
         let parts = [
-            Some(SampledProcess::alone(Role::Load, process::id())),
+            is_load_here.then(|| SampledProcess::alone(Role::Load, process::id())),
             endpoint.pid.map(|id| match endpoint.child {
                 Some(_) => SampledProcess::alone(Role::Proxy, id),
                 None => SampledProcess::tree(Role::Proxy, id),
@@ -414,7 +415,7 @@ mod tests {
             (failing(FailureClass::Refused, 0, 0), 1, false),
         ] {
             let (endpoint, stop, mut sink) = (endpoint(), CancellationToken::default(), |_: Second| {});
-            let mut sampler = Sampler::new(&endpoint, None, 0, &stop, &mut sink);
+            let mut sampler = Sampler::new(&endpoint, None, true, 0, &stop, &mut sink);
             let elapsed = Duration::from_secs(second);
             sampler.guard_reachability(&LoadProgress {
                 elapsed,
@@ -463,7 +464,7 @@ mod tests {
         let endpoint = TargetEndpoint { stats, pid: Some(process.id()), ..endpoint() };
         let (stop, mut disturbances) = (CancellationToken::default(), Vec::new());
         let mut sink = |second: Second| disturbances.push(second.disturbance);
-        let mut sampler = Sampler::new(&endpoint, None, 0, &stop, &mut sink);
+        let mut sampler = Sampler::new(&endpoint, None, true, 0, &stop, &mut sink);
         while !stockade_net::proc::is_stopped(process.id()) {
             thread::yield_now();
         }
@@ -483,7 +484,7 @@ mod tests {
     fn memory_above_the_bound_cancels_the_load_and_not_the_run() {
         let (endpoint, run, mut sink) = (endpoint(), CancellationToken::default(), |_: Second| {});
         let stop = run.child_token();
-        let mut sampler = Sampler::new(&endpoint, None, 1000, &stop, &mut sink);
+        let mut sampler = Sampler::new(&endpoint, None, true, 1000, &stop, &mut sink);
         sampler.guard(Duration::from_secs(1), &taking(590));
         assert!(sampler.stop_reason.is_none() && !stop.is_cancelled());
         sampler.guard(Duration::from_millis(61_300), &taking(591));
@@ -499,7 +500,7 @@ mod tests {
     #[test]
     fn unknown_memory_cancels_nothing() {
         let (endpoint, stop, mut sink) = (endpoint(), CancellationToken::default(), |_: Second| {});
-        let mut sampler = Sampler::new(&endpoint, None, 0, &stop, &mut sink);
+        let mut sampler = Sampler::new(&endpoint, None, true, 0, &stop, &mut sink);
         sampler.guard(Duration::from_secs(1), &taking(1 << 20));
         assert!(sampler.stop_reason.is_none() && !stop.is_cancelled());
     }

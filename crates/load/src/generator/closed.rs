@@ -41,7 +41,7 @@ impl LoadWorker {
         segment: SegmentRun,
         tasks: &mut RequestTasks,
     ) -> Time {
-        let share = self.context.share;
+        let share = &self.context.share;
         let connections = self.share_of(share.part_of(closed.connections));
         let duration = closed.end.duration().map(|duration| segment.warmup.saturating_add(duration));
         let requests = closed.end.requests();
@@ -73,7 +73,7 @@ impl LoadWorker {
 
     async fn run_connection(self: &Rc<Self>, index: usize, group: &ConnectionGroup) {
         let ConnectionGroup { closed, segment, end, own_end, .. } = group;
-        let share = self.context.share;
+        let share = &self.context.share;
         let connection = share.number((index * self.context.threads + self.index) as u64);
         let mut think_rng = self.context.seed.child("think").nth(connection);
         let thinks = closed.think_time.constant() != Some(Duration::ZERO);

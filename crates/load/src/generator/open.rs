@@ -2,15 +2,21 @@
 
 use std::{
     rc::Rc,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
 use stockade_model::time::{Runtime, Time, before};
 use tokio::task::yield_now;
 
-use super::worker::{LoadWorker, RequestTasks, SegmentRun, WARMUP_NUMBERS};
-use crate::schedule::Schedule;
+use super::{
+    Control, Share, ShareMove,
+    worker::{LoadContext, LoadWorker, RequestTasks, SegmentRun, WARMUP_NUMBERS},
+};
+use crate::schedule::{DueTimes, Schedule};
 
 /// A request later than this counts as late; every [`LATE_IN_A_ROW_MAX`] late requests the worker yields.
 const LATE: Duration = Duration::from_millis(1);
@@ -94,27 +100,22 @@ impl LoadWorker {
         end
     }
 
-    /// This thread's requests of a schedule, in the order of their due times.
-    fn requests_of<'a>(
-        &self,
-        schedule: &'a Schedule,
-        segment: SegmentRun,
-    ) -> impl Iterator<Item = ScheduledRequest> + use<'a> {
-        let (share, threads, seed) = (self.context.share, self.context.threads, self.context.seed);
-        let warmup = schedule.warmup_arrivals(seed);
-        let index = self.index as u64;
-        let own = move || (index..).step_by(threads);
-        let mut due_times = schedule.due_times(seed);
-        let mut passed = 0;
-        let warmup_requests = own().map(move |own| (share.number(own), WARMUP_NUMBERS + share.number(own)));
-        let measured =
-            own().map(move |own| (warmup + share.number(own), share.number(segment.first_own + own)));
-        let requests = warmup_requests.take_while(move |(n, _)| *n < warmup).chain(measured);
-        requests.map_while(move |(n, number)| {
-            let skipped = usize::try_from(n - passed).unwrap_or(usize::MAX);
-            passed = n + 1;
-            Some(ScheduledRequest { number, due: due_times.nth(skipped)? })
-        })
+    fn requests_of<'a>(&self, schedule: &'a Schedule, segment: SegmentRun) -> OwnRequests<'a> {
+        let LoadContext { share, threads, seed, control, first_request, .. } = &*self.context;
+        OwnRequests {
+            due_times: schedule.due_times(*seed),
+            passed: 0,
+            warmup: schedule.warmup_arrivals(*seed),
+            share: share.clone(),
+            control: control.clone(),
+            moves: 0,
+            first_own: segment.first_own,
+            first_request: *first_request,
+            index: self.index as u64,
+            threads: *threads as u64,
+            is_warmup: true,
+            own: self.index as u64,
+        }
     }
 
     /// Sleeps until `then`. After a long `gap` the processor wakes late: the sleep ends early, and the rest is spent
@@ -131,6 +132,67 @@ impl LoadWorker {
             now = self.clock.now();
         }
         BUSY_WAIT_NANOS.fetch_add(u64::try_from((now - from).as_nanos()).unwrap_or(u64::MAX), Relaxed);
+    }
+}
+
+/// The requests of one thread of a generator in a schedule, in the order of their due times.
+struct OwnRequests<'a> {
+    due_times: DueTimes<'a>,
+    /// Due times that were passed.
+    passed: u64,
+    /// The requests of the warm-up, which come first.
+    warmup: u64,
+    share: Share,
+    control: Option<Arc<dyn Control>>,
+    /// The moves of the share that were followed.
+    moves: usize,
+    /// The own number of the first measured request, by the first share.
+    first_own: u64,
+    /// The number of the first measured request of the load.
+    first_request: u64,
+    index: u64,
+    threads: u64,
+    is_warmup: bool,
+    /// The own number of the next request, in the warm-up or in the measured part.
+    own: u64,
+}
+
+impl OwnRequests<'_> {
+    /// Takes the next request: its place in the schedule and its number.
+    fn take_next(&mut self) -> (u64, u64) {
+        loop {
+            let before = if self.is_warmup { 0 } else { self.warmup };
+            let place = before + self.share.number(self.own);
+            // The end of the warm-up is a place of each thread: a move within it may give the thread other requests of it.
+            let asked = if self.is_warmup { place.min(self.warmup) } else { place };
+            let next_move = self.control.as_ref().and_then(|control| control.next_move(self.moves, asked));
+            if let Some(ShareMove { from, share }) = next_move {
+                self.moves += 1;
+                self.own = share.below(from.saturating_sub(before)) + self.index;
+                self.share = share;
+            } else if self.is_warmup && place >= self.warmup {
+                (self.is_warmup, self.own) = (false, self.index);
+            } else {
+                let number = match (self.is_warmup, self.moves) {
+                    (true, _) => WARMUP_NUMBERS + place,
+                    (false, 0) => self.share.number(self.first_own + self.own),
+                    (false, _) => self.first_request + place - self.warmup,
+                };
+                self.own += self.threads;
+                return (place, number);
+            }
+        }
+    }
+}
+
+impl Iterator for OwnRequests<'_> {
+    type Item = ScheduledRequest;
+
+    fn next(&mut self) -> Option<ScheduledRequest> {
+        let (place, number) = self.take_next();
+        let skipped = usize::try_from(place - self.passed).unwrap_or(usize::MAX);
+        self.passed = place + 1;
+        Some(ScheduledRequest { number, due: self.due_times.nth(skipped)? })
     }
 }
 

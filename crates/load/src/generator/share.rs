@@ -1,6 +1,6 @@
 //! The requests of a load that one of several generators sends.
 
-use std::num::NonZeroU32;
+use std::{num::NonZeroU32, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -8,91 +8,100 @@ use serde::{Deserialize, Serialize};
 ///
 /// The shares of all generators are the load of a single one, whatever their count: the number, the due time and the content of a request
 /// do not depend on the generator that sends it. Within a share, requests are counted by their *own* numbers, from 0 on without gaps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Parts", into = "Parts")]
-pub struct Share {
-    /// The first of the remainders.
-    first: u64,
-    /// The count of the remainders.
-    count: u64,
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Option<Part>", into = "Option<Part>")]
+pub struct Share(Option<Arc<Part>>);
+
+/// A share that is not the whole.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Part {
+    /// In ascending order.
+    remainders: Vec<u32>,
     /// The divisor.
-    of: u64,
-}
-
-/// The fields of a share, which others may have written.
-#[derive(Serialize, Deserialize)]
-struct Parts {
-    first: u32,
-    count: u32,
     of: u32,
-}
-
-impl TryFrom<Parts> for Share {
-    type Error = &'static str;
-
-    fn try_from(Parts { first, count, of }: Parts) -> Result<Self, Self::Error> {
-        match first.checked_add(count) {
-            Some(end) if count > 0 && end <= of => {
-                Ok(Self { first: first.into(), count: count.into(), of: of.into() })
-            }
-            _ => Err("this is no share of a load"),
-        }
-    }
-}
-
-impl From<Share> for Parts {
-    fn from(share: Share) -> Self {
-        let part = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-        Self { first: part(share.first), count: part(share.count), of: part(share.of) }
-    }
 }
 
 impl Share {
     /// The share of the only generator.
-    pub const WHOLE: Self = Self { first: 0, count: 1, of: 1 };
+    pub const WHOLE: Self = Self(None);
 
-    /// The shares of generators with these weights, in their order. Numbers of requests are proportional to weights.
+    /// The shares of generators with these weights, in their order. Numbers of requests are proportional to weights, and those of each
+    /// generator are spread evenly: with equal weights, generator `i` of `k` has the numbers that are `i` modulo `k`.
     ///
     /// ```
     /// use stockade_load::generator::Share;
     ///
     /// let shares = Share::by_weight(&[2.try_into()?, 1.try_into()?]);
     /// let numbers = |share: &Share| [0, 1, 2, 3].map(|own| share.number(own));
-    /// assert_eq!(shares.iter().map(numbers).collect::<Vec<_>>(), [[0, 1, 3, 4], [2, 5, 8, 11]]);
+    /// assert_eq!(shares.iter().map(numbers).collect::<Vec<_>>(), [[0, 2, 3, 5], [1, 4, 7, 10]]);
     /// # Ok::<(), std::num::TryFromIntError>(())
     /// ```
     #[must_use]
     pub fn by_weight(weights: &[NonZeroU32]) -> Vec<Self> {
-        let of = weights.iter().map(|weight| u64::from(weight.get())).sum();
-        let mut first = 0;
-        let share = |weight: &NonZeroU32| {
-            let count = u64::from(weight.get());
-            first += count;
-            Self { first: first - count, count, of }
-        };
-        weights.iter().map(share).collect()
+        if weights.len() == 1 {
+            return vec![Self::WHOLE];
+        }
+        // The jth number of a generator is best placed at this part of a round.
+        let place = |weight: u32, j: u32| (f64::from(j) + 0.5) / f64::from(weight);
+        let numbers = weights.iter().enumerate().flat_map(|(generator, weight)| {
+            (0..weight.get()).map(move |j| (place(weight.get(), j), generator))
+        });
+        let mut numbers: Vec<(f64, usize)> = numbers.collect();
+        numbers.sort_by(|(a, of_a), (b, of_b)| a.total_cmp(b).then(of_a.cmp(of_b)));
+        let of = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
+        let mut remainders = vec![Vec::new(); weights.len()];
+        for (remainder, (_, generator)) in (0..of).zip(numbers) {
+            remainders[generator].push(remainder);
+        }
+        remainders.into_iter().map(|remainders| Self(Some(Arc::new(Part { remainders, of })))).collect()
     }
 
     /// The number of a request with this own number.
     #[must_use]
-    pub const fn number(self, own: u64) -> u64 {
-        own / self.count * self.of + self.first + own % self.count
+    pub fn number(&self, own: u64) -> u64 {
+        let Some(part) = &self.0 else { return own };
+        let count = part.remainders.len();
+        // The remainder of a division by a length is an index.
+        let at = usize::try_from(own % count as u64).unwrap_or_default();
+        own / count as u64 * u64::from(part.of) + u64::from(part.remainders[at])
     }
 
     /// Count of the share's requests with numbers below `number`: the own number of the first that is not.
     #[must_use]
-    pub fn below(self, number: u64) -> u64 {
-        number / self.of * self.count + (number % self.of).saturating_sub(self.first).min(self.count)
+    pub fn below(&self, number: u64) -> u64 {
+        let Some(part) = &self.0 else { return number };
+        let (round, left) = (number / u64::from(part.of), number % u64::from(part.of));
+        let below = part.remainders.partition_point(|remainder| u64::from(*remainder) < left);
+        round * part.remainders.len() as u64 + below as u64
     }
 
     /// The part of all requests.
-    pub(super) fn fraction(self) -> f64 {
-        self.count as f64 / self.of as f64
+    pub(super) fn fraction(&self) -> f64 {
+        self.0.as_ref().map_or(1.0, |part| part.remainders.len() as f64 / f64::from(part.of))
     }
 
     /// [`below`](Self::below), for counts of connections.
-    pub(super) fn part_of(self, total: usize) -> usize {
+    pub(super) fn part_of(&self, total: usize) -> usize {
         usize::try_from(self.below(total as u64)).unwrap_or(total)
+    }
+}
+
+impl TryFrom<Option<Part>> for Share {
+    type Error = &'static str;
+
+    fn try_from(part: Option<Part>) -> Result<Self, Self::Error> {
+        let Some(part) = part else { return Ok(Self::WHOLE) };
+        let is_ascending = part.remainders.is_sorted_by(|a, b| a < b);
+        match part.remainders.last() {
+            Some(last) if is_ascending && *last < part.of => Ok(Self(Some(Arc::new(part)))),
+            _ => Err("this is no share of a load"),
+        }
+    }
+}
+
+impl From<Share> for Option<Part> {
+    fn from(share: Share) -> Self {
+        share.0.map(|part| Part::clone(&part))
     }
 }
 
@@ -102,17 +111,20 @@ mod tests {
 
     use super::*;
 
+    fn shares(weights: &[u32]) -> Vec<Share> {
+        Share::by_weight(&weights.iter().map(|weight| (*weight).try_into().unwrap()).collect::<Vec<_>>())
+    }
+
     proptest! {
         #[test]
-        fn each_number_is_in_one_share(
-            weights in prop::collection::vec((1_u32..5).prop_map(|weight| weight.try_into().unwrap()), 1..6),
-            total in 0_u64..100,
-        ) {
-            let shares = Share::by_weight(&weights);
+        fn each_number_is_in_one_share(weights in prop::collection::vec(1_u32..9, 1..6), total in 0_u64..100) {
             let mut numbers = Vec::new();
-            for share in &shares {
+            for (share, weight) in shares(&weights).iter().zip(&weights) {
                 let own: Vec<u64> = (0..share.below(total)).map(|own| share.number(own)).collect();
                 prop_assert!(own.is_sorted() && share.number(own.len() as u64) >= total);
+                // Also of a few numbers, a share has its part, to one for each generator.
+                let part = total as f64 * f64::from(*weight) / f64::from(weights.iter().sum::<u32>());
+                prop_assert!((own.len() as f64 - part).abs() <= weights.len() as f64, "{} of {}", own.len(), total);
                 numbers.extend(own);
             }
             numbers.sort_unstable();
@@ -121,8 +133,34 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_has_all() {
-        assert_eq!(Share::by_weight(&[NonZeroU32::MIN]), [Share::WHOLE]);
+    fn equal_weights_take_turns_and_unequal_ones_are_mixed() {
+        let numbers = |weights: &[u32], total| {
+            shares(weights)
+                .iter()
+                .map(|share| (0..share.below(total)).map(|own| share.number(own)).collect::<Vec<_>>())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(numbers(&[1, 1, 1], 6), [[0, 3], [1, 4], [2, 5]]);
+        // Seven connections of machines with seven and with five cores.
+        let counts: Vec<_> = numbers(&[7, 5], 7).iter().map(Vec::len).collect();
+        assert_eq!(counts, [4, 3]);
+        assert_eq!(shares(&[3]), [Share::WHOLE]);
         assert_eq!([0, 7].map(|own| (Share::WHOLE.number(own), Share::WHOLE.below(own))), [(0, 0), (7, 7)]);
+    }
+
+    #[test]
+    fn shares_of_others_are_checked() {
+        for share in shares(&[2, 3]).into_iter().chain([Share::WHOLE]) {
+            let text = serde_json::to_string(&share).unwrap();
+            assert_eq!(serde_json::from_str::<Share>(&text).unwrap(), share, "{text}");
+        }
+        for text in [
+            r#"{"remainders":[],"of":3}"#,
+            r#"{"remainders":[3],"of":3}"#,
+            r#"{"remainders":[1,1],"of":3}"#,
+            r#"{"remainders":[0],"of":0}"#,
+        ] {
+            assert!(serde_json::from_str::<Share>(text).is_err(), "{text}");
+        }
     }
 }

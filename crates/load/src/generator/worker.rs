@@ -59,9 +59,11 @@ pub(super) struct LoadContext {
     pub(super) next_warmup: AtomicU64,
     /// The own number of the first request of the load.
     pub(super) first_own: u64,
+    /// The number of the first request of the load.
+    pub(super) first_request: u64,
     pub(super) in_flight: AtomicUsize,
     pub(super) in_flight_max: AtomicUsize,
-    control: Option<Arc<dyn Control>>,
+    pub(super) control: Option<Arc<dyn Control>>,
     pub(super) cancel: CancellationToken,
 }
 
@@ -77,7 +79,7 @@ impl LoadContext {
             plan: load.plan.clone(),
             seed: load.seed,
             threads,
-            share: load.share,
+            share: load.share.clone(),
             max_in_flight: load.own_in_flight_max(),
             drain: load.drain,
             sends_samples: load.observes_samples,
@@ -87,6 +89,7 @@ impl LoadContext {
             next_own: first_own.into(),
             next_warmup: 0.into(),
             first_own,
+            first_request: load.first_request,
             in_flight: 0.into(),
             in_flight_max: 0.into(),
             control,

@@ -5,6 +5,7 @@
 mod agreement;
 mod faults;
 mod http2;
+mod moves;
 mod pacing;
 mod requests;
 mod seconds;

@@ -25,6 +25,18 @@ pub struct AgentFigures {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub steal: Option<f64>,
     pub send_lag: Histogram,
+    /// Moves of its share.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub moves: Vec<ShareMoveFigures>,
+}
+
+/// A move of the share of a generator.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ShareMoveFigures {
+    /// Seconds since the start of the load, warm-up included.
+    pub at_s: f64,
+    /// The part of all requests from then on.
+    pub share: f64,
 }
 
 /// The clock of a generator on another machine.
@@ -55,6 +67,9 @@ pub struct AgentReport {
     pub steal: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub send_lag: Option<Distribution>,
+    /// Of all its loads, in their order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub moves: Vec<ShareMoveFigures>,
 }
 
 impl AgentReport {
@@ -86,6 +101,7 @@ impl AgentReport {
             cpu: (!cpus.is_empty()).then(|| cpus.iter().sum::<f64>() / cpus.len() as f64),
             steal: figures.iter().filter_map(|of| of.steal).reduce(f64::max),
             send_lag: Distribution::of(&send_lag, None),
+            moves: figures.iter().flat_map(|of| of.moves.iter().copied()).collect(),
         }
     }
 }
@@ -106,6 +122,9 @@ impl fmt::Display for AgentReport {
             let sign = if offset_ms < 0.0 { '-' } else { '+' };
             write!(f, ", clock {sign}{} (known to {})", duration(offset_ms.abs()), duration(uncertainty_ms))?;
         }
+        for ShareMoveFigures { at_s, share } in &self.moves {
+            write!(f, ", {:.0} % of the load from {at_s:.0} s on", share * 100.0)?;
+        }
         Ok(())
     }
 }
@@ -123,6 +142,7 @@ mod tests {
             cpu: Some(requests as f64),
             steal: None,
             send_lag: [Duration::from_millis(ms)].into_iter().collect(),
+            moves: Vec::new(),
         };
         let all = [figures("b", 1, 2, 0.1), figures("a", 10, 3, 0.1), figures("b", 3, 4, 0.3)];
         let reports = AgentReport::of_all(&all);

@@ -31,6 +31,9 @@ pub struct OnArgs {
     /// Only agents with this label; may be repeated
     #[arg(long, value_name = "LABEL", help_heading = "Agents", requires = "on")]
     pub agent_label: Vec<String>,
+    /// Move a part of the load from an agent that cannot hold its share to the others, and record it
+    #[arg(long, help_heading = "Agents", requires = "on")]
+    pub rebalance: bool,
     /// How long to wait for agents
     #[arg(long, value_name = "D", help_heading = "Agents", value_parser = parse_duration, default_value = "60s")]
     pub agents_wait: Duration,

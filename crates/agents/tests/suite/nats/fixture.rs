@@ -102,6 +102,7 @@ pub fn coordinator(nats: &NatsServer, agents: usize) -> Result<Coordinator, Coor
         agents: Some(agents),
         labels: Vec::new(),
         patience: HANG,
+        rebalance: false,
     };
     Coordinator::connect(&options, &CancellationToken::new(), |_| {})
 }

@@ -58,6 +58,7 @@ fn passwords_and_keys_open_the_server_and_are_not_shown() {
                 agents: None,
                 labels: Vec::new(),
                 patience: HANG,
+                rebalance: false,
             };
             Coordinator::connect(&options, &CancellationToken::new(), |_| {})
         };
@@ -89,6 +90,7 @@ fn missing_agents_and_servers_are_named() {
         agents: None,
         labels: vec![label.to_owned()],
         patience: Duration::from_secs(1),
+        rebalance: false,
     };
     let connect =
         |options: &CoordinatorOptions| Coordinator::connect(options, &CancellationToken::new(), |_| {});

@@ -1,0 +1,100 @@
+//! Moves of shares away from agents that cannot hold theirs. Pure.
+
+use std::num::NonZeroU32;
+
+/// Weights are multiplied by it at first, so that a share can become smaller.
+const SCALE: u32 = 16;
+/// An agent that was late in so many seconds in a row cannot hold its share.
+const LATE_SECONDS: u32 = 2;
+/// After a move, so many seconds are not judged: the new shares begin in the second or third of them.
+const SETTLING_SECONDS: u64 = 4;
+
+/// The weights of the agents of one load, as they change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rebalance {
+    weights: Vec<NonZeroU32>,
+    /// The seconds in a row in which each agent was late.
+    late: Vec<u32>,
+    /// The first second that is judged.
+    judged_from: u64,
+}
+
+impl Rebalance {
+    pub(crate) fn new(weights: &[NonZeroU32]) -> Self {
+        let scaled =
+            weights.iter().map(|weight| weight.saturating_mul(NonZeroU32::MIN.saturating_add(SCALE - 1)));
+        Self { weights: scaled.collect(), late: vec![0; weights.len()], judged_from: 0 }
+    }
+
+    /// One more second, with the agents that were late in it. Returns new weights if shares move: those of late agents are halved. If all
+    /// are late, another agent cannot help.
+    pub(crate) fn second(&mut self, second: u64, are_late: &[bool]) -> Option<&[NonZeroU32]> {
+        if second < self.judged_from {
+            return None;
+        }
+        for (late, is_late) in self.late.iter_mut().zip(are_late) {
+            *late = if *is_late { *late + 1 } else { 0 };
+        }
+        let cannot_hold = |late: &u32| *late >= LATE_SECONDS;
+        let is_light = |weight: &NonZeroU32| weight.get() == 1;
+        let moving =
+            self.late.iter().zip(&self.weights).any(|(late, weight)| cannot_hold(late) && !is_light(weight));
+        if !moving || self.late.iter().all(|late| *late > 0) {
+            return None;
+        }
+        for (weight, late) in self.weights.iter_mut().zip(&self.late) {
+            if cannot_hold(late) {
+                *weight = NonZeroU32::new(weight.get() / 2).unwrap_or(NonZeroU32::MIN);
+            }
+        }
+        self.late.fill(0);
+        self.judged_from = second + SETTLING_SECONDS;
+        Some(&self.weights)
+    }
+
+    /// The part of all requests that each agent has.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = f64> {
+        let all: u64 = self.weights.iter().map(|weight| u64::from(weight.get())).sum();
+        self.weights.iter().map(move |weight| f64::from(weight.get()) / all as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn weights(weights: &[u32]) -> Vec<NonZeroU32> {
+        weights.iter().map(|weight| (*weight).try_into().unwrap()).collect()
+    }
+
+    #[test]
+    fn share_of_an_agent_that_stays_late_is_halved() {
+        let mut rebalance = Rebalance::new(&weights(&[1, 1]));
+        assert_eq!(rebalance.second(0, &[true, false]), None, "one late second is none");
+        assert_eq!(rebalance.second(1, &[false, false]), None);
+        assert_eq!(rebalance.second(2, &[true, false]), None);
+        assert_eq!(rebalance.second(3, &[true, false]), Some(&weights(&[8, 16])[..]));
+        let parts: Vec<_> = rebalance.parts().collect();
+        assert_eq!(parts, [8.0 / 24.0, 16.0 / 24.0]);
+        // The new shares have not begun yet.
+        for second in 4..7 {
+            assert_eq!(rebalance.second(second, &[true, false]), None);
+        }
+        assert_eq!(rebalance.second(7, &[true, false]), None);
+        assert_eq!(rebalance.second(8, &[true, false]), Some(&weights(&[4, 16])[..]));
+    }
+
+    #[test]
+    fn nothing_moves_if_all_are_late_or_the_share_is_the_smallest() {
+        let mut rebalance = Rebalance::new(&weights(&[1, 1]));
+        for second in 0..9 {
+            assert_eq!(rebalance.second(second, &[true, true]), None);
+        }
+        let mut moves = 0;
+        let mut rebalance = Rebalance::new(&weights(&[1, 1]));
+        for second in 0..99 {
+            moves += u32::from(rebalance.second(second, &[true, false]).is_some());
+        }
+        assert_eq!(moves, 4, "16, 8, 4, 2, 1");
+    }
+}
