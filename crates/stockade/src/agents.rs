@@ -52,7 +52,7 @@ pub fn agent(args: AgentArgs) -> Result<Exit, CommandError> {
     }
     let on_ready = |agent: &AgentInfo| {
         let AgentInfo { id, name, weight, labels, allowed, .. } = agent;
-        let ready = json!({"agent": name, "id": id, "nats": server, "weight": weight, "labels": labels, "allowed_targets": allowed});
+        let ready = json!({"name": name, "id": id, "nats": server, "weight": weight, "labels": labels, "allowed_targets": allowed});
         // Nobody reads it: the agent works all the same.
         let _ = writeln!(std::io::stdout(), "{ready}");
     };

@@ -28,7 +28,7 @@ fn agent(sandbox: &Sandbox, nats: &str, name: &str, more: &[&str]) -> Running {
         "",
     );
     let ready: Value = serde_json::from_str(&agent.stdout_line()).expect("a line of JSON");
-    assert_eq!(ready["agent"], name);
+    assert_eq!(ready["name"], name);
     agent
 }
 

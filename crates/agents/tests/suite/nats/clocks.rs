@@ -23,7 +23,7 @@ fn wrong_clocks_are_estimated_to_within_the_stated_bound() {
         Agent::start(AgentOptions { clock, ..agent_options(&nats, name) })
     });
     let summary =
-        run(&coordinator(&nats, 3).unwrap(), &load(hello().0, constant("100/s", Duration::from_secs(6))))
+        run(&coordinator(&nats, 3).unwrap(), &load(hello().0, constant("100/s", Duration::from_secs(4))))
             .unwrap()
             .summary;
     for agent in &summary.agents {
