@@ -1,5 +1,7 @@
 //! An agent: it waits for loads, and sends its share of each.
 
+mod fault;
+mod observer;
 mod run;
 
 use std::{
@@ -25,16 +27,15 @@ use tokio::{
     task::{LocalSet, spawn_local},
 };
 
-use self::run::ActiveRun;
+use self::{observer::SampleFile, run::ActiveRun};
 use crate::{
     clock::{AgentClock, Nanos},
     connection::{ConnectionError, ConnectionOptions, reason},
-    samples::SampleFile,
     wait::{pause, within},
     wire::{AgentInfo, AgentReply, AgentRequest, AgentStatus, RunId, Subject, VERSION, encoded, is_name},
 };
 
-/// An agent.
+/// An agent's name, its part of loads, and what it may reach.
 #[derive(Debug)]
 pub struct AgentOptions {
     /// How to reach NATS.
@@ -45,13 +46,13 @@ pub struct AgentOptions {
     pub name: String,
     /// Its part of a load, relative to the weights of the others.
     pub weight: NonZeroU32,
-    /// For placement.
+    /// Words by which a coordinator chooses agents.
     pub labels: Vec<String>,
     /// The servers that it may reach.
     pub allowed: AllowedTargets,
     /// A folder for the samples of its loads, a file each.
     pub samples: Option<PathBuf>,
-    /// Its clock.
+    /// Its clock; one with an error is for tests.
     pub clock: AgentClock,
     /// How long it tries to reach NATS at first.
     pub patience: Duration,
@@ -75,7 +76,7 @@ pub enum AgentError {
 const LOAD_BYTES_MAX: u64 = 1 << 30;
 /// For one attempt to publish a record.
 const PUBLISH_TIMEOUT: Duration = Duration::from_secs(1);
-/// Between attempts.
+/// Between two attempts to reach NATS, or to publish a record.
 const RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Waits for loads until it is cancelled. Calls `on_ready` once it can receive one. Blocks meanwhile.

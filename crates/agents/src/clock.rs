@@ -10,6 +10,11 @@ use stockade_model::record::AgentClockFigures;
 /// Nanoseconds since 1970 by a clock that nobody sets: the time of day at the start of its process, and the monotonic time since.
 pub(crate) type Nanos = i64;
 
+/// The time since 1970, or between two readings; none if that is negative.
+pub(crate) fn duration(nanos: Nanos) -> Duration {
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or_default())
+}
+
 /// The clock of this process.
 #[derive(Clone, Copy, Debug)]
 pub struct AgentClock {
@@ -50,8 +55,7 @@ impl AgentClock {
     /// The time that is left until the clock shows `then`; none if it has passed.
     #[must_use]
     pub(crate) fn until(&self, then: Nanos) -> Duration {
-        let shown = u64::try_from(then.saturating_sub(self.now())).unwrap_or_default();
-        Duration::from_nanos(shown).div_f64(1.0 + self.drift_ppm / 1e6)
+        duration(then.saturating_sub(self.now())).div_f64(1.0 + self.drift_ppm / 1e6)
     }
 }
 

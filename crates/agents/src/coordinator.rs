@@ -11,7 +11,10 @@ use async_nats::{
 use futures_util::{StreamExt, future::join_all};
 use http::Uri;
 use stockade_load::generator::{CancellationToken, LoadRunner, LoadTest, LoadTestError, ReadyLoad, Share};
-use stockade_model::{message::shown, units::format_duration};
+use stockade_model::{
+    message::{shown, shown_to},
+    units::{format_duration, greatest_common_divisor},
+};
 use tokio::runtime::{Builder, Runtime};
 
 use self::load::AgentsLoad;
@@ -23,7 +26,7 @@ use crate::{
     wire::{AgentInfo, AgentReply, AgentRequest, ControlMessage, RunId, Subject, VERSION, encoded, is_name},
 };
 
-/// Which agents are used.
+/// The choice of agents, and how they are reached.
 #[derive(Clone, Debug)]
 pub struct CoordinatorOptions {
     /// How to reach NATS.
@@ -325,7 +328,7 @@ impl Coordinator {
     ) -> Result<(), String> {
         match request_of(&self.client, self.subject.agent(&agent.id), request, wait).await {
             Ok(AgentReply::Accepted) => Ok(()),
-            Ok(AgentReply::Refused(reason)) => Err(reason_of_agent(&reason)),
+            Ok(AgentReply::Refused(reason)) => Err(shown_to(&reason, REASON_CHARS_MAX)),
             Ok(AgentReply::Clock(_)) => Err("it has another version".to_owned()),
             Err(reason) => Err(reason),
         }
@@ -341,20 +344,10 @@ impl Coordinator {
     }
 }
 
-/// Without control characters, which a terminal would obey.
-fn reason_of_agent(reason: &str) -> String {
-    reason.chars().take(REASON_CHARS_MAX).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
-}
-
 /// The weights of the agents, divided by their greatest common divisor.
 fn weights(agents: &[AgentInfo]) -> Vec<NonZeroU32> {
-    let gcd = |mut a: u32, mut b: u32| {
-        while b > 0 {
-            (a, b) = (b, a % b);
-        }
-        a
-    };
-    let common = agents.iter().map(|agent| agent.weight.get()).fold(0, gcd).max(1);
+    let common = agents.iter().map(|agent| u64::from(agent.weight.get())).fold(0, greatest_common_divisor);
+    let common = u32::try_from(common).unwrap_or(1).max(1);
     agents.iter().filter_map(|agent| NonZeroU32::new(agent.weight.get() / common)).collect()
 }
 

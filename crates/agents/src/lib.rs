@@ -19,7 +19,6 @@ mod connection;
 mod coordinator;
 mod rebalance;
 mod roster;
-mod samples;
 #[cfg(test)]
 mod tests;
 mod wait;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use stockade_load::{
-    generator::{GeneratorEnd, GeneratorSecond, SecondMerger},
+    generator::{GeneratorEnd, GeneratorSecond, SecondMerger, lateness_allowed},
     summary::GeneratorHealth,
 };
 use stockade_model::{histogram::Histogram, message::shown, time::Time};
@@ -37,7 +37,7 @@ struct AgentState {
     fault: Option<String>,
     requests: u64,
     send_lag: Histogram,
-    /// Whether it was late, in the seconds that not all agents have sent.
+    /// For each second that some agent has not sent: true if this one was late in it.
     late: VecDeque<bool>,
 }
 
@@ -282,15 +282,14 @@ impl AgentState {
     }
 }
 
-/// True if more than 1 % of the second's requests were sent late: by more than a tenth of the response p99, at least 1 ms.
+/// True if the second's requests were sent later than a valid load allows.
 fn is_late(second: &GeneratorSecond) -> bool {
-    const LATE_MIN: Duration = Duration::from_millis(1);
     let (mut send_lag, mut response) = (Histogram::new(), Histogram::new());
     for tally in [&second.measured, &second.warmup] {
         send_lag.merge(&tally.times.send_lag);
         response.merge(&tally.times.response);
     }
-    let allowed = response.quantile(0.99).unwrap_or_default().div_f64(10.0).max(LATE_MIN);
+    let allowed = lateness_allowed(response.quantile(0.99));
     send_lag.quantile(0.99).is_some_and(|late| late > allowed)
 }
 

@@ -142,7 +142,7 @@ pub struct AgentInfo {
     pub version: String,
     /// Its part of a load, relative to the weights of the others.
     pub weight: NonZeroU32,
-    /// For placement.
+    /// Words by which a coordinator chooses agents.
     pub labels: Vec<String>,
     /// The servers that it may reach.
     pub allowed: String,

@@ -55,6 +55,7 @@ use crate::{
 pub use self::{
     control::{Control, ShareMove},
     fold::SummaryFold,
+    health::lateness_allowed,
     limits::{ConnectionLimitError, ProcessLimits},
     open::busy_wait,
     seconds::{GeneratorEnd, GeneratorSecond, SecondMerger},
@@ -93,9 +94,9 @@ pub struct LoadTest {
 /// A rate that one thread sustains on any machine.
 const REQUESTS_PER_S_PER_THREAD: f64 = 20_000.0;
 
-/// What sends loads: this process, or generators on other machines.
+/// Sends loads: from this process, or from generators on other machines.
 pub trait LoadRunner: fmt::Debug + Send + Sync {
-    /// True if this process sends them: then what it uses is what the load uses.
+    /// True if this process sends them: then its processor time and memory are those of the load.
     fn is_this_process(&self) -> bool;
 
     /// Checks before anything is sent that the load can be run.
@@ -150,18 +151,28 @@ pub struct LoadStart {
 /// The progress of a load.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadProgress<'a> {
-    /// Whole seconds since the start, warm-up included.
-    pub elapsed: Duration,
     /// The last second.
     pub second: &'a GeneratorSecond,
     /// The requests of the last second, measured or warm-up.
     pub tally: &'a Tally,
-    /// True if that second had requests of the warm-up.
-    pub is_warmup: bool,
     /// Requests that have ended so far.
     pub requests: u64,
     /// Those of them that failed: without a response, or with a status other than 200 to 399.
     pub failed: u64,
+}
+
+impl LoadProgress<'_> {
+    /// Whole seconds since the start, warm-up included.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        Duration::from_secs(self.second.second + 1)
+    }
+
+    /// True if the last second had requests of the warm-up.
+    #[must_use]
+    pub fn is_warmup(&self) -> bool {
+        self.second.warmup.requests() > 0
+    }
 }
 
 /// Why a load could not be run.

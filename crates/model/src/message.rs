@@ -13,9 +13,15 @@ const SHOWN_CHARS: usize = 120;
 /// ```
 #[must_use]
 pub fn shown(text: &str) -> String {
+    shown_to(text, SHOWN_CHARS)
+}
+
+/// The same with so many characters.
+#[must_use]
+pub fn shown_to(text: &str, chars_max: usize) -> String {
     let mut shown: String =
-        text.chars().take(SHOWN_CHARS).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
-    if text.chars().nth(SHOWN_CHARS).is_some() {
+        text.chars().take(chars_max).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    if text.chars().nth(chars_max).is_some() {
         shown.push_str("...");
     }
     shown

@@ -2,8 +2,9 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use crate::units::{UnitError, parse_duration};
 use serde::{Deserialize, Serialize};
+
+use crate::units::{UnitError, greatest_common_divisor, parse_duration};
 
 /// Requests per period: `425/s`, `1000/m`, `5/100ms`.
 ///
@@ -214,10 +215,6 @@ fn parse_parts(text: &str) -> Result<(u64, Duration), RateError> {
     let is_unit_alone = time.starts_with(|c: char| c.is_alphabetic());
     let per = parse_duration(&if is_unit_alone { format!("1{time}") } else { time.to_owned() })?;
     Ok((requests, per))
-}
-
-fn greatest_common_divisor(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
 /// Uses the largest unit of which the period is a multiple.

@@ -317,6 +317,12 @@ pub mod text {
     }
 }
 
+/// 0 of two zeros.
+#[must_use]
+pub fn greatest_common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

@@ -16,6 +16,7 @@
 
 mod certificate;
 mod couchdb;
+mod hello;
 mod mongodb;
 mod nats;
 mod nginx;
@@ -28,6 +29,7 @@ mod redis_cluster;
 mod server;
 
 pub use couchdb::CouchDbServer;
+pub use hello::serve_hello;
 pub use mongodb::MongoDbServer;
 pub use nats::NatsServer;
 pub use nginx::NginxServer;

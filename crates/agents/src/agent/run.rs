@@ -22,10 +22,9 @@ use tokio::{
 };
 use tokio_util::sync::DropGuard;
 
-use super::{Agent, AgentRun, Moves, PUBLISH_TIMEOUT, RETRY_DELAY};
+use super::{Agent, AgentRun, Moves, PUBLISH_TIMEOUT, RETRY_DELAY, fault::Fault, observer::RecordObserver};
 use crate::{
     clock::{AgentClock, Nanos},
-    samples::{Fault, RecordObserver},
     wait::{Ticks, pause, within},
     wire::{ALIVE_INTERVAL, AgentStatus, ControlMessage, LOST_AFTER, RecordPart, encoded},
 };
@@ -55,7 +54,7 @@ pub(super) struct ActiveRun<'a> {
     readiness: mpsc::UnboundedReceiver<usize>,
     ended: oneshot::Receiver<LoadResult>,
     publisher: Publisher,
-    /// Publishes the seconds.
+    /// The task that publishes seconds; aborted with this value.
     publishing: JoinSet<()>,
     ticks: Ticks,
     status: AgentStatus,

@@ -24,7 +24,7 @@ use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{CHECK_INTERVAL, Coordinator, CoordinatorError, REQUEST_TIMEOUT, request_of, weights};
 use crate::{
-    clock::{AgentClock, ClockEstimate, Nanos, Ping},
+    clock::{AgentClock, ClockEstimate, Nanos, Ping, duration},
     connection::reason,
     rebalance::Rebalance,
     roster::Roster,
@@ -149,7 +149,7 @@ impl<'a> AgentsLoad<'a> {
     }
 
     fn now(&self) -> Duration {
-        Duration::from_nanos(u64::try_from(self.coordinator.clock.now()).unwrap_or_default())
+        duration(self.coordinator.clock.now())
     }
 
     /// The index of the agent whose id ends the subject, and its message.
@@ -206,8 +206,7 @@ impl<'a> AgentsLoad<'a> {
             }
             roster.note_lost(now);
             if let Some(Start { at, .. }) = start {
-                let began = Duration::from_nanos(u64::try_from(at).unwrap_or_default());
-                roster.note_behind(now.saturating_sub(began));
+                roster.note_behind(now.saturating_sub(duration(at)));
             }
             let are_clocks_read = self.clocks.iter().all(|clock| clock.count() >= PINGS);
             let is_awaited = segment == 0 || roster.is_awaited(segment);
@@ -269,16 +268,17 @@ impl<'a> AgentsLoad<'a> {
             }
         }
         let mut summary = fold.finish(&end);
-        let figures =
-            agents.iter().zip(roster.totals()).zip(clocks).map(|((agent, totals), clock)| AgentFigures {
+        let figures = agents.iter().zip(roster.totals()).zip(clocks).enumerate().map(
+            |(at, ((agent, totals), clock))| AgentFigures {
                 name: agent.name.clone(),
                 requests: totals.requests,
                 clock,
                 cpu: totals.health.as_ref().map(|health| health.cpu_mean),
                 steal: totals.health.and_then(|health| health.steal),
                 send_lag: totals.send_lag,
-                moves: self.moves_of(&agent.id),
-            });
+                moves: self.moves_of(at),
+            },
+        );
         summary.agents = figures.collect();
         LoadTestRun { summary, end }
     }
@@ -321,9 +321,7 @@ impl<'a> AgentsLoad<'a> {
         roster: &mut Roster,
     ) {
         let (Some(rebalance), Some(Start { at, .. })) = (&mut self.rebalance, start) else { return };
-        let elapsed =
-            Duration::from_nanos(u64::try_from(self.coordinator.clock.now() - at).unwrap_or_default());
-        let begins = elapsed + MOVE_DELAY;
+        let begins = duration(self.coordinator.clock.now() - at) + MOVE_DELAY;
         if begins + MOVE_DELAY >= rebalance.schedule.duration() {
             return;
         }
@@ -345,12 +343,11 @@ impl<'a> AgentsLoad<'a> {
         }
     }
 
-    /// The moves that changed the share of an agent.
-    fn moves_of(&self, id: &str) -> Vec<ShareMoveFigures> {
-        let agent = self.coordinator.agents.iter().position(|agent| agent.id == id);
+    /// The moves of the share of an agent.
+    fn moves_of(&self, agent: usize) -> Vec<ShareMoveFigures> {
         let moves = self.rebalance.iter().flat_map(|rebalance| &rebalance.moves);
         moves
-            .filter_map(|(at_s, parts)| Some(ShareMoveFigures { at_s: *at_s, share: *parts.get(agent?)? }))
+            .filter_map(|(at_s, parts)| Some(ShareMoveFigures { at_s: *at_s, share: *parts.get(agent)? }))
             .collect()
     }
 
@@ -409,7 +406,7 @@ impl ReadyLoad for AgentsLoad<'_> {
 }
 
 fn time_of_day(nanos: Nanos) -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::from_nanos(u64::try_from(nanos).unwrap_or_default())
+    SystemTime::UNIX_EPOCH + duration(nanos)
 }
 
 /// The load with a number of its first request that is the first of a round over all agents.

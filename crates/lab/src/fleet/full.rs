@@ -42,7 +42,7 @@ pub(super) struct FullCounts {
     pub(super) waited: Duration,
 }
 
-/// What the requests of all nodes share.
+/// The state that the requests of all nodes share.
 struct Run {
     time: Virtual,
     origin: stockade_model::latency::Latency,

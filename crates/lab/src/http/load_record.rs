@@ -53,8 +53,8 @@ impl LoadRecord {
 
     /// Adds a second of the measured part.
     pub fn second(&mut self, progress: &LoadProgress<'_>) {
-        let end = progress.elapsed.saturating_sub(self.warmup);
-        if progress.is_warmup || end.is_zero() {
+        let end = progress.elapsed().saturating_sub(self.warmup);
+        if progress.is_warmup() || end.is_zero() {
             return;
         }
         let tally = progress.tally;

@@ -254,7 +254,7 @@ impl Sampler<'_> {
     fn guard_reachability(&mut self, progress: &LoadProgress<'_>) {
         let tally = progress.tally;
         let unreachable: u64 = UNREACHABLE.iter().map(|class| tally.failures_of(*class)).sum();
-        if progress.elapsed > Duration::from_secs(1) || unreachable == 0 || unreachable < tally.requests() {
+        if progress.elapsed() > Duration::from_secs(1) || unreachable == 0 || unreachable < tally.requests() {
             return;
         }
         let error = tally.errors.first().map(String::as_str).unwrap_or_default();
@@ -285,12 +285,13 @@ impl Observer for Sampler<'_> {
         let StoreStats { entries, bytes, .. } = last.store;
         let usage: BTreeMap<_, _> =
             self.processes.iter_mut().filter_map(|process| Some((process.role, process.usage()?))).collect();
-        self.guard(progress.elapsed, &usage);
-        let number = progress.elapsed.as_secs().saturating_sub(1);
+        self.guard(progress.elapsed(), &usage);
+        let number = progress.elapsed().as_secs().saturating_sub(1);
         let is_whole = usage.len() == self.processes.len();
         let own_cores = is_whole.then(|| usage.values().map(|usage| usage.cpu).sum());
         let disturbance = self.disturbances.second(number, &members, own_cores, stopped);
-        let is_due = |(probe, _): &(PreflightProbe, Seed)| probe.at.is_some_and(|at| at <= progress.elapsed);
+        let is_due =
+            |(probe, _): &(PreflightProbe, Seed)| probe.at.is_some_and(|at| at <= progress.elapsed());
         let (due, later): (Vec<_>, Vec<_>) = self.probes.drain(..).partition(is_due);
         self.probes = later;
         self.sent.extend(due.into_iter().map(|(probe, seed)| probe.send(self.url, seed)));
@@ -416,12 +417,9 @@ mod tests {
         ] {
             let (endpoint, stop, mut sink) = (endpoint(), CancellationToken::default(), |_: Second| {});
             let mut sampler = Sampler::new(&endpoint, None, true, 0, &stop, &mut sink);
-            let elapsed = Duration::from_secs(second);
             sampler.guard_reachability(&LoadProgress {
-                elapsed,
-                second: &GeneratorSecond::default(),
+                second: &GeneratorSecond { second: second - 1, ..GeneratorSecond::default() },
                 tally: &tally,
-                is_warmup: false,
                 requests: 9,
                 failed: 9,
             });
@@ -469,9 +467,8 @@ mod tests {
             thread::yield_now();
         }
         let tally = Tally::default();
-        let (elapsed, second) = (Duration::from_secs(1), &GeneratorSecond::default());
-        let (requests, failed, is_warmup) = (0, 0, false);
-        sampler.on_second(&LoadProgress { elapsed, second, tally: &tally, is_warmup, requests, failed });
+        let second = &GeneratorSecond::default();
+        sampler.on_second(&LoadProgress { second, tally: &tally, requests: 0, failed: 0 });
         let observed = sampler.finish();
         server.join().expect("two requests");
         process.kill().expect("it runs");

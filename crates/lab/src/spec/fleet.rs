@@ -64,7 +64,7 @@ struct FleetTable {
     /// Store below the memories of all nodes, without a limit, or "none". Default: "none".
     #[serde(default)]
     shared_tier: SharedTierTable,
-    /// What happens during the load, in the order of time.
+    /// Events during the load, in the order of time.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<EventTable>"))]
     event: Vec<Spanned<EventTable>>,

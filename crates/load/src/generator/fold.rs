@@ -62,10 +62,8 @@ impl SummaryFold {
         self.requests += tally.requests();
         self.failed += tally.failed();
         observer.on_second(&LoadProgress {
-            elapsed: Duration::from_secs(second.second + 1),
             second,
             tally: &tally,
-            is_warmup: second.is_warmup(),
             requests: self.requests,
             failed: self.failed,
         });

@@ -35,6 +35,13 @@ const LATENESS_ALLOWED_MAX: Duration = Duration::from_millis(100);
 /// With fewer requests lateness is not judged: they have no p99.
 const LATENESS_COUNT_MIN: u64 = 100;
 
+/// The allowed p99 of lateness beside a response p99.
+#[must_use]
+pub fn lateness_allowed(response_p99: Option<Duration>) -> Duration {
+    let share = response_p99.unwrap_or_default().mul_f64(LATENESS_SHARE);
+    share.clamp(LATENESS_ALLOWED_MIN, LATENESS_ALLOWED_MAX)
+}
+
 impl HealthMonitor {
     pub(crate) fn new(threads: usize) -> Self {
         Self {
@@ -116,10 +123,7 @@ impl HealthMonitor {
     fn late_reason(&self, summary: &Summary) -> Option<String> {
         let late = self.lateness.quantile(0.99).filter(|_| self.lateness.count() >= LATENESS_COUNT_MIN)?;
         let response = summary.measured.times.response.quantile(0.99);
-        let allowed = response
-            .unwrap_or_default()
-            .mul_f64(LATENESS_SHARE)
-            .clamp(LATENESS_ALLOWED_MIN, LATENESS_ALLOWED_MAX);
+        let allowed = lateness_allowed(response);
         let of = response.map(|p99| format!(", of a response p99 of {}", format_duration(p99)));
         let remedy = match self.steal.filter(|steal| *steal > GeneratorHealth::STEAL_MAX) {
             Some(steal) => {

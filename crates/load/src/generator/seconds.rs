@@ -36,7 +36,7 @@ pub struct GeneratorSecond {
 }
 
 impl GeneratorSecond {
-    /// Adds what `other` has counted.
+    /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &Self) {
         self.measured.merge(&other.measured);
         self.warmup.merge(&other.warmup);
@@ -78,12 +78,6 @@ impl GeneratorSecond {
             && self.measured.is_plausible(COUNT_MAX)
             && self.warmup.is_plausible(COUNT_MAX)
     }
-
-    /// True if it has requests of the warm-up.
-    #[must_use]
-    pub fn is_warmup(&self) -> bool {
-        self.warmup.requests() > 0
-    }
 }
 
 /// More than the longest load, 30 days.
@@ -92,7 +86,7 @@ pub(super) const SECONDS_MAX: u64 = 31 * 86_400;
 /// The end of a generator's part of a load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GeneratorEnd {
-    /// What was counted after the last whole second.
+    /// Counts after the last whole second.
     pub rest: GeneratorSecond,
     /// The end of the plan.
     pub schedule_end: Time,
@@ -100,7 +94,7 @@ pub struct GeneratorEnd {
     pub in_flight_at_end: u64,
     /// The most requests in flight at once.
     pub in_flight_max: u64,
-    /// What the generator measured of itself.
+    /// The generator's own processor time, memory and lateness.
     pub health: GeneratorHealth,
     /// True if it was cancelled before its end.
     pub was_cancelled: bool,

@@ -36,7 +36,7 @@ impl Observer for Seconds {
     }
 
     fn on_second(&mut self, progress: &LoadProgress<'_>) {
-        assert_eq!(progress.elapsed.as_secs(), self.tallies.len() as u64 + 1, "no second is left out");
+        assert_eq!(progress.elapsed().as_secs(), self.tallies.len() as u64 + 1, "no second is left out");
         self.tallies.push(progress.tally.clone());
     }
 

@@ -121,7 +121,7 @@ impl Observer for LiveReport {
     }
 
     fn on_second(&mut self, second: &LoadProgress<'_>) {
-        if let Some(figures) = self.figures.as_ref().filter(|_| !second.is_warmup) {
+        if let Some(figures) = self.figures.as_ref().filter(|_| !second.is_warmup()) {
             figures.add(&openmetrics::measurement(second.tally));
         }
         if let Some(live) = &self.live {

@@ -67,7 +67,8 @@ impl LoadView {
     }
 
     pub fn add(&mut self, second: &LoadProgress<'_>, now: Duration) {
-        let LoadProgress { elapsed, tally, is_warmup, requests, failed, .. } = *second;
+        let LoadProgress { tally, requests, failed, .. } = *second;
+        let (elapsed, is_warmup) = (second.elapsed(), second.is_warmup());
         if self.requests.len() == SPARKLINE_SECONDS_MAX {
             self.requests.pop_front();
         }
@@ -178,11 +179,12 @@ mod tests {
             tally.times.response.record(Duration::from_millis(12));
             tally.times.send_lag.record(Duration::from_millis(3));
             (requests, failed) = (requests + count, failed + count / 10);
-            let elapsed = Duration::from_secs(index as u64 + 1);
-            let second = &GeneratorSecond::default();
-            let is_warmup = *is_warmup;
-            let progress = LoadProgress { elapsed, second, tally: &tally, is_warmup, requests, failed };
-            view.add(&progress, elapsed);
+            let mut second = GeneratorSecond { second: index as u64, ..GeneratorSecond::default() };
+            if *is_warmup {
+                second.warmup = tally.clone();
+            }
+            let progress = LoadProgress { second: &second, tally: &tally, requests, failed };
+            view.add(&progress, progress.elapsed());
         }
         view
     }

@@ -4,8 +4,7 @@ mod faults;
 mod link;
 
 use std::{
-    io::{BufRead, BufReader, Write},
-    net::{SocketAddr, TcpListener},
+    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -16,7 +15,7 @@ use std::{
 
 use rustix::process::Signal;
 use serde_json::Value;
-use stockade_services::NatsServer;
+use stockade_services::{NatsServer, serve_hello};
 
 use crate::{running::Running, support::Sandbox};
 
@@ -32,28 +31,11 @@ fn agent(sandbox: &Sandbox, nats: &str, name: &str, more: &[&str]) -> Running {
     agent
 }
 
-/// A server that counts its requests.
+/// A server, and the number of its requests.
 fn counting() -> (SocketAddr, Arc<AtomicU64>) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("its address");
     let count = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&count);
-    thread::spawn(move || {
-        for connection in listener.incoming().flatten() {
-            let counted = Arc::clone(&counted);
-            thread::spawn(move || {
-                let mut to = connection.try_clone().expect("a second handle");
-                for line in BufReader::new(connection).lines().map_while(Result::ok) {
-                    if line.is_empty() {
-                        counted.fetch_add(1, Relaxed);
-                        if to.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").is_err() {
-                            return;
-                        }
-                    }
-                }
-            });
-        }
-    });
+    let address = serve_hello(move || _ = counted.fetch_add(1, Relaxed)).expect("a free port");
     (address, count)
 }
 

@@ -1,16 +1,14 @@
 //! Agents whose clocks are wrong start at the same time.
 
 use std::{
-    io::{BufRead, BufReader, Write},
-    net::TcpListener,
+    net::SocketAddr,
     sync::mpsc,
-    thread,
     time::{Duration, Instant},
 };
 
 use stockade_agents::{AgentClock, AgentOptions};
 use stockade_load::plan::Plan;
-use stockade_services::NatsServer;
+use stockade_services::{NatsServer, serve_hello};
 
 use super::fixture::{Agent, agent_options, constant, coordinator, hello, load, run};
 
@@ -40,26 +38,11 @@ fn wrong_clocks_are_estimated_to_within_the_stated_bound() {
     }
 }
 
-/// A server that reports when each request arrives, and from which connection.
-fn arrivals() -> (std::net::SocketAddr, mpsc::Receiver<Instant>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
+/// A server that reports when each request arrives.
+fn arrivals() -> (SocketAddr, mpsc::Receiver<Instant>) {
     let (arrived, arrivals) = mpsc::channel();
-    thread::spawn(move || {
-        for connection in listener.incoming().flatten() {
-            let arrived = arrived.clone();
-            thread::spawn(move || {
-                let mut to = connection.try_clone().unwrap();
-                for line in BufReader::new(connection).lines().map_while(Result::ok).filter(String::is_empty)
-                {
-                    #[expect(clippy::disallowed_methods, reason = "real arrivals")]
-                    let now = Instant::now();
-                    let _ = (line, arrived.send(now));
-                    let _ = to.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-                }
-            });
-        }
-    });
+    #[expect(clippy::disallowed_methods, reason = "real arrivals")]
+    let address = serve_hello(move || _ = arrived.send(Instant::now())).unwrap();
     (address, arrivals)
 }
 

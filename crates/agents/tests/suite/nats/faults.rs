@@ -26,7 +26,7 @@ impl<F: FnOnce()> Observer for After<F> {
 
     #[expect(clippy::disallowed_methods, reason = "real time")]
     fn on_second(&mut self, progress: &LoadProgress<'_>) {
-        if progress.elapsed.as_secs() == self.seconds
+        if progress.elapsed().as_secs() == self.seconds
             && let Some(act) = self.act.take()
         {
             act();

@@ -2,8 +2,7 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader, Write},
-    net::{SocketAddr, TcpListener},
+    net::SocketAddr,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -28,7 +27,7 @@ use stockade_load::{
     url::parse_url,
 };
 use stockade_model::seed::Seed;
-use stockade_services::NatsServer;
+use stockade_services::{NatsServer, serve_hello};
 
 /// Longer than anything takes; only a hang exceeds it.
 pub const HANG: Duration = Duration::from_mins(1);
@@ -107,29 +106,11 @@ pub fn coordinator(nats: &NatsServer, agents: usize) -> Result<Coordinator, Coor
     Coordinator::connect(&options, &CancellationToken::new(), |_| {})
 }
 
-/// A server that answers `hello`, and counts requests.
+/// A server that answers `hello`, and the number of its requests.
 pub fn hello() -> (SocketAddr, Arc<AtomicU64>) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let address = listener.local_addr().expect("its address");
     let count = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&count);
-    thread::spawn(move || {
-        for connection in listener.incoming().flatten() {
-            let counted = Arc::clone(&counted);
-            thread::spawn(move || {
-                let _ = connection.set_nodelay(true);
-                let mut to = connection.try_clone().expect("a second handle");
-                for line in BufReader::new(connection).lines().map_while(Result::ok) {
-                    if line.is_empty() {
-                        counted.fetch_add(1, Relaxed);
-                        if to.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello").is_err() {
-                            return;
-                        }
-                    }
-                }
-            });
-        }
-    });
+    let address = serve_hello(move || _ = counted.fetch_add(1, Relaxed)).expect("a free port");
     (address, count)
 }
 

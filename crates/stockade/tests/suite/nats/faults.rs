@@ -51,7 +51,7 @@ fn wait(time: Duration) {
     thread::park_timeout(time);
 }
 
-/// What became of a load.
+/// The end of a load after a fault.
 struct Outcome {
     /// From the fault to the end of the coordinator; `None`: it was killed or frozen.
     ended_after: Option<Duration>,

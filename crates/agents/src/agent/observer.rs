@@ -8,7 +8,7 @@ use std::{
 };
 
 use stockade_load::{
-    generator::{CancellationToken, LoadProgress, LoadStart, Observer},
+    generator::{LoadProgress, LoadStart, Observer},
     report::{RunHeader, SampleWriter, results::JsonEncoder},
     sample::Sample,
     traffic::Traffic,
@@ -16,57 +16,38 @@ use stockade_load::{
 use stockade_model::time::Time;
 use tokio::sync::mpsc;
 
-use crate::{clock::Nanos, wire::RecordPart};
-
-/// The first fault of an agent's load, which ends it.
-#[derive(Clone, Debug)]
-pub(crate) struct Fault {
-    reason: Arc<Mutex<Option<String>>>,
-    /// Cancels the load.
-    stop: CancellationToken,
-}
-
-impl Fault {
-    pub(crate) fn none(stop: CancellationToken) -> Self {
-        Self { reason: Arc::default(), stop }
-    }
-
-    pub(crate) fn note(&self, reason: impl Into<String>) {
-        self.reason.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason.into());
-        self.stop.cancel();
-    }
-
-    pub(crate) fn take(&self) -> Option<String> {
-        self.reason.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
+use super::fault::Fault;
+use crate::{
+    clock::{Nanos, duration},
+    wire::RecordPart,
+};
 
 /// Observes a load for its coordinator.
-pub(crate) struct RecordObserver {
-    pub(crate) records: mpsc::Sender<RecordPart>,
-    pub(crate) fault: Fault,
-    pub(crate) warmup: Duration,
+pub(super) struct RecordObserver {
+    pub(super) records: mpsc::Sender<RecordPart>,
+    pub(super) fault: Fault,
+    pub(super) warmup: Duration,
     /// The start by the clock of the load.
-    pub(crate) start: Time,
+    pub(super) start: Time,
     /// The number of complete seconds.
-    pub(crate) seconds: u64,
+    pub(super) seconds: u64,
     /// The start by the coordinator's clock, once it is known.
-    pub(crate) started: Arc<Mutex<Nanos>>,
-    pub(crate) samples: Option<SampleFile>,
+    pub(super) started: Arc<Mutex<Nanos>>,
+    pub(super) samples: Option<SampleFile>,
 }
 
 /// A file of samples, whose times are by the coordinator's clock.
-pub(crate) struct SampleFile {
-    pub(crate) id: String,
-    pub(crate) traffic: Arc<Traffic>,
+pub(super) struct SampleFile {
+    pub(super) id: String,
+    pub(super) traffic: Arc<Traffic>,
     /// Until the start.
-    pub(crate) file: Option<File>,
-    pub(crate) writer: Option<SampleWriter<File>>,
+    pub(super) file: Option<File>,
+    pub(super) writer: Option<SampleWriter<File>>,
 }
 
 impl RecordObserver {
     /// Writes the rest of the samples.
-    pub(crate) fn finish(self) -> io::Result<()> {
+    pub(super) fn finish(self) -> io::Result<()> {
         match self.samples.and_then(|samples| samples.writer) {
             Some(writer) => writer.finish().map(drop),
             None => Ok(()),
@@ -79,7 +60,7 @@ impl Observer for RecordObserver {
         self.start = start.measured_from.back(self.warmup);
         if let Some(samples) = &mut self.samples {
             let started = *self.started.lock().unwrap_or_else(PoisonError::into_inner);
-            let started = Duration::from_nanos(u64::try_from(started).unwrap_or_default());
+            let started = duration(started);
             let head = RunHeader {
                 id: samples.id.clone(),
                 clock_zero: SystemTime::UNIX_EPOCH + started.saturating_sub(self.start.elapsed()),
