@@ -12,6 +12,8 @@ use rustls::RootCertStore;
 use stockade_model::units::format_duration;
 use stockade_net::tls::{Trust, TrustError, with_authorities};
 
+use crate::wait::within;
+
 /// The address of a NATS server. Displayed without its password.
 ///
 /// ```
@@ -180,8 +182,13 @@ impl fmt::Display for NatsUrl {
 
 /// For one attempt to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// For one attempt with its handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Between attempts to connect again.
 const RECONNECT_DELAY: Duration = Duration::from_millis(100);
+/// Between two pings of the server. A connection without answers to two of them is opened again: a server that lost its power, or that
+/// is behind a network that failed, closes none.
+const PING_INTERVAL: Duration = Duration::from_secs(1);
 
 impl ConnectionOptions {
     /// Connects, as the program `name`. A connection that breaks later is opened again.
@@ -195,10 +202,13 @@ impl ConnectionOptions {
             .name(name)
             .connection_timeout(CONNECT_TIMEOUT)
             .reconnect_delay_callback(|_| RECONNECT_DELAY)
+            .ping_interval(PING_INTERVAL)
             .require_tls(is_encrypted)
             .tls_client_config(tls);
         let options = self.with_credentials(options)?;
-        options.connect(self.url.0.clone()).await.map_err(|error| {
+        let connected = within(HANDSHAKE_TIMEOUT, options.connect(self.url.0.clone())).await;
+        let connected = connected.ok_or_else(|| self.no_answer(HANDSHAKE_TIMEOUT))?;
+        connected.map_err(|error| {
             let (url, reason) = (self.url.to_string(), reason(&error));
             match error.kind() {
                 ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => {
