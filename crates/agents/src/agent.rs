@@ -3,6 +3,7 @@
 mod fault;
 mod observer;
 mod run;
+mod servers;
 
 use std::{
     cell::RefCell,
@@ -27,7 +28,12 @@ use tokio::{
     task::{LocalSet, spawn_local},
 };
 
-use self::{observer::SampleFile, run::ActiveRun};
+pub use self::servers::ServerMachine;
+use self::{
+    observer::SampleFile,
+    run::ActiveRun,
+    servers::{AgentServers, no_servers},
+};
 use crate::{
     clock::{AgentClock, Nanos},
     connection::{ConnectionError, ConnectionOptions, reason},
@@ -50,6 +56,8 @@ pub struct AgentOptions {
     pub labels: Vec<String>,
     /// The servers that it may reach.
     pub allowed: AllowedTargets,
+    /// What it runs servers with, if it does; then it sends no loads.
+    pub servers: Option<ServerMachine>,
     /// A folder for the samples of its loads, a file each.
     pub samples: Option<PathBuf>,
     /// Its clock; one with an error is for tests.
@@ -118,6 +126,8 @@ struct Agent {
     jetstream: JetStream,
     /// The load that it prepares or sends.
     run: RefCell<Option<Rc<AgentRun>>>,
+    /// The servers that it runs.
+    servers: Option<AgentServers>,
 }
 
 /// A load of an agent, as its messages see it.
@@ -156,8 +166,9 @@ impl Agent {
             jetstream: jetstream::new(client.clone()),
             id: format!("{:016x}", random::<u64>()),
             client,
-            options,
             run: RefCell::new(None),
+            servers: options.servers.clone().map(AgentServers::new),
+            options,
         })
     }
 
@@ -187,10 +198,10 @@ impl Agent {
                             let reply = agent.move_share(&run, number, ShareMove { from, share });
                             agent.reply(to, &reply).await;
                         }
-                        AgentRequest::Prepare { run, share } => {
+                        request => {
                             let agent = Rc::clone(&agent);
                             spawn_local(async move {
-                                let reply = Rc::clone(&agent).prepare(run, share).await;
+                                let reply = Rc::clone(&agent).slow_reply(request).await;
                                 agent.reply(to, &reply).await;
                             });
                         }
@@ -206,13 +217,36 @@ impl Agent {
         }
     }
 
-    /// Tells the coordinator that its load will not end.
+    /// The reply to a request that takes a while.
+    async fn slow_reply(self: Rc<Self>, request: AgentRequest) -> AgentReply {
+        match (request, &self.servers) {
+            (AgentRequest::Prepare { .. }, Some(_)) => {
+                AgentReply::Refused("it runs servers, and sends no loads".to_owned())
+            }
+            (AgentRequest::Prepare { run, share }, None) => self.prepare(run, share).await,
+            (AgentRequest::StartServer { run, server, order }, Some(_)) => {
+                self.start_server(run, server, order).await
+            }
+            (AgentRequest::Page { run, server, path }, Some(servers)) => {
+                servers.page(&run, server, path).await
+            }
+            (AgentRequest::Reading { run, server }, Some(servers)) => servers.reading(&run, server),
+            (AgentRequest::EndServer { run, server }, Some(servers)) => servers.end(&run, server).await,
+            _ => no_servers(),
+        }
+    }
+
+    /// Tells the coordinator that its load and its servers will not go on.
     async fn leave(&self) {
-        let run = self.run.borrow().as_ref().map(|current| current.id.clone());
-        if let Some(run) = run {
+        let of_load = self.run.borrow().as_ref().map(|current| current.id.clone());
+        let of_servers = self.servers.as_ref().and_then(AgentServers::run);
+        for run in of_load.into_iter().chain(of_servers) {
             let reason = "it was told to end".to_owned();
             self.publish(&self.options.subject.status(&run, &self.id), &AgentStatus::Failed { reason }).await;
             let _ = within(PUBLISH_TIMEOUT, self.client.flush()).await;
+        }
+        if let Some(servers) = &self.servers {
+            servers.end_all().await;
         }
     }
 
@@ -225,7 +259,9 @@ impl Agent {
             labels: self.options.labels.clone(),
             allowed: self.options.allowed.to_string(),
             machine: machine(),
-            is_busy: self.run.borrow().is_some(),
+            serves: self.servers.as_ref().map(AgentServers::address),
+            memory_mib: self.servers.as_ref().map(AgentServers::memory_mib).unwrap_or_default(),
+            is_busy: self.run.borrow().is_some() || self.servers.as_ref().is_some_and(AgentServers::is_busy),
         }
     }
 

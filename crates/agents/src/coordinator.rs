@@ -1,8 +1,9 @@
 //! The coordinator: it finds agents, and hands loads to them.
 
 mod load;
+mod servers;
 
-use std::{collections::BTreeMap, fmt, net::IpAddr, num::NonZeroU32, time::Duration};
+use std::{collections::BTreeMap, fmt, net::IpAddr, num::NonZeroU32, sync::Arc, time::Duration};
 
 use async_nats::{
     Client,
@@ -13,17 +14,24 @@ use http::Uri;
 use stockade_load::generator::{CancellationToken, LoadRunner, LoadTest, LoadTestError, ReadyLoad, Share};
 use stockade_model::{
     message::{shown, shown_to},
+    record::Role,
     units::{format_duration, greatest_common_divisor},
 };
 use tokio::runtime::{Builder, Runtime};
 
-use self::load::AgentsLoad;
+use self::{
+    load::AgentsLoad,
+    servers::{AgentHost, ServerSession},
+};
 use crate::{
     agent::machine,
     clock::AgentClock,
     connection::{ConnectionError, ConnectionOptions, reason},
     wait::{Ticks, within},
-    wire::{AgentInfo, AgentReply, AgentRequest, ControlMessage, RunId, Subject, VERSION, encoded, is_name},
+    wire::{
+        ALIVE_INTERVAL, AgentInfo, AgentReply, AgentRequest, ControlMessage, RunId, Subject, VERSION,
+        encoded, is_name,
+    },
 };
 
 /// The choice of agents, and how they are reached.
@@ -37,6 +45,8 @@ pub struct CoordinatorOptions {
     pub agents: Option<usize>,
     /// Only agents with all of these labels.
     pub labels: Vec<String>,
+    /// The roles of servers that agents run, and the label of each agent.
+    pub servers: BTreeMap<Role, String>,
     /// How long agents are awaited.
     pub patience: Duration,
     /// Moves the share of an agent that cannot hold it to the others.
@@ -44,12 +54,14 @@ pub struct CoordinatorOptions {
 }
 
 /// The agents that are awaited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
     /// Agents that are free.
     pub found: usize,
     /// `None`: at least one.
     pub wanted: Option<usize>,
+    /// Servers that no agent is free for.
+    pub servers: Vec<Role>,
 }
 
 /// Loads cannot be run on agents.
@@ -66,6 +78,20 @@ pub enum CoordinatorError {
         /// Agents that are needed.
         wanted: usize,
         /// How long they were awaited.
+        waited: Duration,
+        /// The agents that cannot be used, and why.
+        others: String,
+        /// The server.
+        url: String,
+    },
+    /// No agent is free for a server.
+    #[error("no agent with --serve and the label {label} is free for the {} after {} s{others}; start one: stockade agent --nats {url} --serve ADDRESS --label {label}", role.name(), waited.as_secs())]
+    NoHost {
+        /// The role of the server.
+        role: Role,
+        /// The label of its agent.
+        label: String,
+        /// How long it was awaited.
         waited: Duration,
         /// The agents that cannot be used, and why.
         others: String,
@@ -99,6 +125,8 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 const REASON_CHARS_MAX: usize = 500;
 /// Between two looks at the agents of a load.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// A longer time between two passes is no silence of the agents.
+const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// Records are kept for so long, if the coordinator does not remove them.
 const RECORDS_MAX_AGE: Duration = Duration::from_hours(1);
 /// The most bytes of all records that are kept.
@@ -112,7 +140,17 @@ pub struct Coordinator {
     subject: Subject,
     clock: AgentClock,
     agents: Vec<AgentInfo>,
+    /// The agents that run servers.
+    hosts: Vec<(Role, AgentHost)>,
     rebalances: bool,
+}
+
+/// The agents of a coordinator.
+struct FoundAgents {
+    /// For loads.
+    load: Vec<AgentInfo>,
+    /// For servers.
+    hosts: Vec<(Role, AgentInfo)>,
 }
 
 impl fmt::Debug for Coordinator {
@@ -134,7 +172,7 @@ impl Coordinator {
             .enable_all()
             .build()
             .map_err(ConnectionError::Thread)?;
-        let (client, jetstream, agents) = runtime.block_on(async {
+        let (client, jetstream, agents, hosts) = runtime.block_on(async {
             let client = options.connection.connect("stockade coordinator").await?;
             let jetstream = jetstream::new(client.clone());
             create_stores(&jetstream, &options.subject).await.map_err(|reason| ConnectionError::Store {
@@ -146,11 +184,20 @@ impl Coordinator {
                 () = cancel.cancelled() => Err(CoordinatorError::Interrupted),
                 agents = finding => agents,
             };
-            Ok::<_, CoordinatorError>((client, jetstream, agents?))
+            let FoundAgents { load, hosts } = agents?;
+            let hosts = if hosts.is_empty() {
+                Vec::new()
+            } else {
+                let session = ServerSession::start(&client, &options.subject, runtime.handle().clone()).await;
+                let session = session.map_err(|error| disconnected(options, &error))?;
+                let session = Arc::new(session);
+                hosts.into_iter().map(|(role, agent)| (role, AgentHost::new(&session, agent))).collect()
+            };
+            Ok::<_, CoordinatorError>((client, jetstream, load, hosts))
         })?;
         let subject = options.subject.clone();
         let (clock, rebalances) = (AgentClock::new(), options.rebalance);
-        Ok(Self { runtime, client, jetstream, subject, clock, agents, rebalances })
+        Ok(Self { runtime, client, jetstream, subject, clock, agents, hosts, rebalances })
     }
 
     /// The agents that it uses.
@@ -163,20 +210,22 @@ impl Coordinator {
     fn misplaced(&self, load: &LoadTest) -> Option<String> {
         let own = machine();
         let other = self.agents.iter().find(|agent| agent.machine != own)?;
-        let is_here = |host: &str| {
-            let host = host.trim_matches(['[', ']']);
-            host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
-        };
         let urls = || load.traffic.templates().iter().map(|template| &template.url);
         let host = match &load.options.unix_socket {
             Some(path) => path.display().to_string(),
-            None => urls().filter_map(Uri::host).find(|host| is_here(host))?.to_owned(),
+            None => urls().filter_map(Uri::host).find(|host| is_loopback(host))?.to_owned(),
         };
         Some(format!(
             "agent {} is on another machine, and {host} is a server of its own there: name the server by an address that all agents reach",
             other.name
         ))
     }
+}
+
+/// True if each machine has a host of its own with this name or address.
+fn is_loopback(host: &str) -> bool {
+    let host = host.trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 impl LoadRunner for Coordinator {
@@ -210,43 +259,49 @@ async fn create_stores(jetstream: &JetStream, subject: &Subject) -> Result<(), S
     jetstream.create_object_store(config).await.map(drop).map_err(|error| reason(&error))
 }
 
+fn disconnected(options: &CoordinatorOptions, error: &dyn std::error::Error) -> ConnectionError {
+    ConnectionError::Unreachable { url: options.connection.url.to_string(), reason: reason(error) }
+}
+
 /// Calls for agents until there are enough.
 async fn find_agents(
     client: &Client,
     options: &CoordinatorOptions,
     on_wait: &mut impl FnMut(Waiting),
-) -> Result<Vec<AgentInfo>, CoordinatorError> {
-    let closed = |error: &dyn std::error::Error| ConnectionError::Unreachable {
-        url: options.connection.url.to_string(),
-        reason: reason(error),
-    };
+) -> Result<FoundAgents, CoordinatorError> {
+    let closed = |error: &dyn std::error::Error| disconnected(options, error);
     let inbox = client.new_inbox();
     let mut answers = client.subscribe(inbox.clone()).await.map_err(|error| closed(&error))?;
     // With the call that it answered.
     let mut answered = BTreeMap::new();
     let mut calls = Ticks::every(CALL_INTERVAL);
-    let (mut call, mut found, mut waited) = (0_u64, 0, Duration::ZERO);
-    on_wait(Waiting { found, wanted: options.agents });
+    let (mut call, mut last, mut waited) = (0_u64, None, Duration::ZERO);
     loop {
+        let found = FoundAgents::among(&answered.values().map(|(_, agent)| agent), options);
+        let waiting = found.waiting(options);
+        let is_enough = match options.agents {
+            Some(wanted) => waiting.found >= wanted,
+            None => waiting.found > 0 && waited >= LOOK_FOR,
+        };
+        if is_enough && waiting.servers.is_empty() {
+            return Ok(found.distinct(options.agents));
+        }
+        if last.as_ref() != Some(&waiting) {
+            on_wait(waiting.clone());
+            last = Some(waiting);
+        }
         tokio::select! {
             Some(message) = answers.next() => {
                 let Ok(agent) = serde_json::from_slice::<AgentInfo>(&message.payload) else { continue };
-                if !is_name(&agent.name) || !is_name(&agent.id) || agent.weight.get() > WEIGHT_MAX {
-                    continue;
+                if is_name(&agent.name) && is_name(&agent.id) && agent.weight.get() <= WEIGHT_MAX {
+                    answered.insert((agent.name.clone(), agent.id.clone()), (call, agent));
                 }
-                let reason = unusable(&agent, options);
-                answered.insert((agent.name.clone(), agent.id.clone()), (call, agent, reason));
             }
             () = calls.tick() => {
                 // One that answered earlier may have ended since.
-                answered.retain(|_, (at, ..)| *at + CALLS_MISSED_MAX >= call);
+                answered.retain(|_, (at, _)| *at + CALLS_MISSED_MAX >= call);
                 if waited >= options.patience {
-                    let others = answered.values().filter_map(|(_, agent, reason)| {
-                        Some(format!("; agent {} {}", agent.name, shown(reason.as_ref()?)))
-                    });
-                    let (others, wanted) = (others.collect(), options.agents.unwrap_or(1));
-                    let url = options.connection.url.to_string();
-                    return Err(CoordinatorError::TooFew { found, wanted, waited, others, url });
+                    return Err(too_few(answered.values().map(|(_, agent)| agent), options, waited));
                 }
                 (call, waited) = (call + 1, waited + CALL_INTERVAL);
                 let call = client.publish_with_reply(options.subject.discover(), inbox.clone(), "".into());
@@ -254,17 +309,59 @@ async fn find_agents(
                 client.flush().await.map_err(|error| closed(&error))?;
             }
         }
-        let free = answered.values().filter(|(_, _, reason)| reason.is_none());
-        let free: Vec<_> = free.map(|(_, agent, _)| agent.clone()).collect();
-        if free.len() != found {
-            found = free.len();
-            on_wait(Waiting { found, wanted: options.agents });
+    }
+}
+
+impl FoundAgents {
+    /// The agents that are free, in the order of their names.
+    fn among<'a>(
+        agents: &(impl Iterator<Item = &'a AgentInfo> + Clone),
+        options: &CoordinatorOptions,
+    ) -> Self {
+        let load = agents.clone().filter(|agent| unusable(agent, None, options).is_none()).cloned().collect();
+        let mut hosts: Vec<(Role, AgentInfo)> = Vec::new();
+        for role in options.servers.keys() {
+            let free = || agents.clone().filter(|agent| unusable(agent, Some(*role), options).is_none());
+            // Rather one that runs no other server.
+            let is_other = |agent: &&AgentInfo| hosts.iter().all(|(_, host)| host.id != agent.id);
+            let host = free().find(is_other).or_else(|| free().next());
+            hosts.extend(host.map(|host| (*role, host.clone())));
         }
-        match options.agents {
-            Some(wanted) if found >= wanted => return Ok(distinct(free.into_iter().take(wanted))),
-            None if found > 0 && waited >= LOOK_FOR => return Ok(distinct(free)),
-            Some(_) | None => {}
+        Self { load, hosts }
+    }
+
+    fn waiting(&self, options: &CoordinatorOptions) -> Waiting {
+        let has_host = |role: &Role| self.hosts.iter().any(|(of, _)| of == role);
+        let servers = options.servers.keys().copied().filter(|role| !has_host(role)).collect();
+        Waiting { found: self.load.len(), wanted: options.agents, servers }
+    }
+
+    /// So many agents, and names of their own for all.
+    fn distinct(mut self, wanted: Option<usize>) -> Self {
+        self.load.truncate(wanted.unwrap_or(usize::MAX));
+        self.load = distinct(self.load);
+        self
+    }
+}
+
+/// What is missing, and why other agents cannot be used.
+fn too_few<'a>(
+    agents: impl Iterator<Item = &'a AgentInfo> + Clone,
+    options: &CoordinatorOptions,
+    waited: Duration,
+) -> CoordinatorError {
+    let Waiting { found, wanted, servers } = FoundAgents::among(&agents, options).waiting(options);
+    let wanted = wanted.unwrap_or(1);
+    let role = servers.first().copied().filter(|_| found >= wanted);
+    let reasons = agents.filter_map(|agent| {
+        Some(format!("; agent {} {}", agent.name, shown(&unusable(agent, role, options)?)))
+    });
+    let (others, url) = (reasons.collect(), options.connection.url.to_string());
+    match role.and_then(|role| options.servers.get_key_value(&role)) {
+        Some((role, label)) => {
+            CoordinatorError::NoHost { role: *role, label: label.clone(), waited, others, url }
         }
+        None => CoordinatorError::TooFew { found, wanted, waited, others, url },
     }
 }
 
@@ -280,15 +377,31 @@ fn distinct(agents: impl IntoIterator<Item = AgentInfo>) -> Vec<AgentInfo> {
     agents
 }
 
-/// Why an agent cannot be used.
-fn unusable(agent: &AgentInfo, options: &CoordinatorOptions) -> Option<String> {
+/// Why an agent cannot be used for a server with this role, or for a load.
+fn unusable(agent: &AgentInfo, role: Option<Role>, options: &CoordinatorOptions) -> Option<String> {
     if agent.version != VERSION {
         return Some(format!("has version {}, this is {VERSION}", agent.version));
     }
-    if let Some(label) = options.labels.iter().find(|label| !agent.labels.contains(label)) {
+    match (role, agent.serves) {
+        (None, Some(address)) => return Some(format!("runs servers, at {address}")),
+        (Some(_), None) => return Some("sends loads, and runs no servers: it has no --serve".to_owned()),
+        (None, None) | (Some(_), Some(_)) => {}
+    }
+    let of_server = role.and_then(|role| options.servers.get(&role)).map(std::slice::from_ref);
+    let labels = of_server.unwrap_or(if role.is_none() { &options.labels } else { &[] });
+    if let Some(label) = labels.iter().find(|label| !agent.labels.contains(label)) {
         return Some(format!("has no label {label}"));
     }
     agent.is_busy.then(|| "is busy".to_owned())
+}
+
+/// Each agent may send, and run servers, for a while after it.
+async fn send_signs_of_life(client: Client, subject: String) {
+    let mut ticks = Ticks::every(ALIVE_INTERVAL);
+    loop {
+        ticks.tick().await;
+        let _ = client.publish(subject.clone(), encoded(&ControlMessage::Alive)).await;
+    }
 }
 
 /// The error is the reason.
@@ -329,7 +442,7 @@ impl Coordinator {
         match request_of(&self.client, self.subject.agent(&agent.id), request, wait).await {
             Ok(AgentReply::Accepted) => Ok(()),
             Ok(AgentReply::Refused(reason)) => Err(shown_to(&reason, REASON_CHARS_MAX)),
-            Ok(AgentReply::Clock(_)) => Err("it has another version".to_owned()),
+            Ok(_) => Err("it has another version".to_owned()),
             Err(reason) => Err(reason),
         }
     }

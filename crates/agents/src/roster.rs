@@ -11,7 +11,7 @@ use stockade_load::{
 };
 use stockade_model::{histogram::Histogram, message::shown, time::Time};
 
-use crate::wire::{AgentStatus, LOST_AFTER, RecordPart};
+use crate::wire::{AgentStatus, LOST_AFTER, RecordPart, lost};
 
 /// The agents of a run, by index.
 #[derive(Debug)]
@@ -146,10 +146,7 @@ impl Roster {
     pub(crate) fn note_lost(&mut self, now: Duration) {
         for agent in self.agents.iter_mut().filter(|agent| agent.end.is_none()) {
             if now.saturating_sub(agent.seen) >= LOST_AFTER {
-                agent.fail(format!(
-                    "no sign of life for {} s: its process, its machine or its network failed",
-                    LOST_AFTER.as_secs_f64()
-                ));
+                agent.fail(lost());
             }
         }
     }

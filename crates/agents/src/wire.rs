@@ -8,24 +8,36 @@
 //! | `S.run.RUN.status.ID` | agent to the coordinator | [`AgentStatus`] |
 //! | `S.record.RUN.ID` | agent to the stream `S-records` | [`RecordPart`], with the message id `RUN/ID/SECOND` |
 //!
-//! The load of a run is in the object store `S-loads`, under the id of the run.
+//! A load is a run, and so are the servers of a coordinator, all together. The load of a run is in the object store `S-loads`, under the id of the run.
 
-use std::{num::NonZeroU32, str::FromStr, time::Duration};
+use std::{net::IpAddr, num::NonZeroU32, str::FromStr, time::Duration};
 
 use bytes::Bytes;
 use rand::random;
 use serde::{Deserialize, Serialize};
 use stockade_load::generator::{GeneratorEnd, GeneratorSecond, Share};
+use stockade_model::server::{ProcessReading, ServerOrder};
 
 use crate::clock::Nanos;
 
 /// A coordinator uses agents of its own version only.
-pub(crate) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "/1");
+pub(crate) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "/2");
 
 /// Between two signs of life, of the coordinator and of each agent.
 pub(crate) const ALIVE_INTERVAL: Duration = Duration::from_millis(250);
 /// Without a sign of life for so long, an agent is lost, and so is a coordinator.
 pub(crate) const LOST_AFTER: Duration = Duration::from_millis(1_500);
+
+/// The time until which a sign of life that arrived at `now` is good.
+pub(crate) fn lease_from(now: Nanos) -> Nanos {
+    now.saturating_add(Nanos::try_from(LOST_AFTER.as_nanos()).unwrap_or(Nanos::MAX))
+}
+
+/// The fault of an agent that gave no sign of life for [`LOST_AFTER`].
+pub(crate) fn lost() -> String {
+    let seconds = LOST_AFTER.as_secs_f64();
+    format!("no sign of life for {seconds} s: its process, its machine or its network failed")
+}
 
 /// The first part of all subjects: letters, digits, `-` and `_`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -148,6 +160,10 @@ pub struct AgentInfo {
     pub allowed: String,
     /// Its machine: two agents with the same one have the same loopback interface.
     pub machine: String,
+    /// Where it runs origins and proxies, if it does; then it sends no loads.
+    pub serves: Option<IpAddr>,
+    /// The memory of its machine in MiB; 0: unknown.
+    pub memory_mib: u64,
     /// True while it has a run.
     pub is_busy: bool,
 }
@@ -163,13 +179,33 @@ pub(crate) enum AgentRequest {
     Start { run: RunId, segment: usize, at: Nanos, by_coordinator: Nanos },
     /// The share from this place of the schedule on. Moves are numbered from 0.
     Move { run: RunId, number: usize, from: u64, share: Share },
+    /// Start a server. It ends by itself unless signs of life of the run follow.
+    StartServer { run: RunId, server: ServerId, order: ServerOrder },
+    /// An admin page of a server.
+    Page { run: RunId, server: ServerId, path: String },
+    /// The memory and the processor time of a server.
+    Reading { run: RunId, server: ServerId },
+    /// End a server.
+    EndServer { run: RunId, server: ServerId },
 }
+
+/// The number of a server in the run of a coordinator, from 0.
+pub(crate) type ServerId = u64;
 
 /// The answer to a [`AgentRequest`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum AgentReply {
     Clock(Nanos),
     Accepted,
+    /// The URL of a server that was started.
+    Server(String),
+    Page(String),
+    Reading(ProcessReading),
+    /// A server that could not be started.
+    NotStarted {
+        reason: String,
+        is_usage: bool,
+    },
     /// The reason, for people.
     Refused(String),
 }
@@ -187,7 +223,7 @@ pub(crate) enum ControlMessage {
 pub(crate) enum AgentStatus {
     /// `ready`: the last segment for which all its threads are ready.
     Alive { ready: Option<usize> },
-    /// The load cannot be run, or ended with an error.
+    /// The load cannot be run, or ended with an error; a server has ended.
     Failed { reason: String },
 }
 

@@ -24,6 +24,7 @@ mod recipe;
 mod sampler;
 mod server;
 mod settings;
+mod this_machine;
 mod traffic;
 mod url;
 
@@ -39,18 +40,18 @@ use stockade_load::{
     traffic::TrafficError,
     url::UrlError,
 };
-use stockade_model::record::OriginStage;
+use stockade_model::{record::OriginStage, server::ServerError};
 use stockade_services::ServiceError;
 
 pub use self::{
     accounting::AccountingWindow,
     app::AppTarget,
     cache_memory::CacheMemoryError,
-    child::ChildError,
     load_record::LoadRecord,
     probe::PreflightProbe,
     proxy::ProxyTarget,
     recipe::{RecipeSource, RecipeSpec},
+    this_machine::ThisMachine,
     traffic::{HttpTraffic, ReplaySettings, RequestPace, RequestPlan, RequestSource},
     url::{CacheReset, UrlTarget},
 };
@@ -71,7 +72,7 @@ pub struct HttpLoad {
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
     #[error(transparent)]
-    Child(#[from] ChildError),
+    Server(#[from] ServerError),
     #[error(transparent)]
     RunService(#[from] ServiceError),
     #[error("{}: {error}", path.display())]
@@ -108,7 +109,7 @@ impl HttpError {
     #[must_use]
     pub fn is_usage(&self) -> bool {
         match self {
-            Self::Child(error) => error.is_usage(),
+            Self::Server(error) => error.is_usage,
             Self::Load(error) => matches!(error, LoadTestError::Trust(_) | LoadTestError::ConnectionLimit(_)),
             Self::RunService(_) | Self::File { .. } | Self::Unreachable(_) | Self::Command(_) => false,
             _ => true,

@@ -18,6 +18,8 @@ use stockade_model::{
 };
 use stockade_source::documents;
 
+#[cfg(feature = "http")]
+use crate::target::ServerHosts;
 use crate::{
     engine::{CancellationToken, DocumentCountError, EngineError, EngineRuntime},
     host,
@@ -48,6 +50,27 @@ pub struct Options {
     /// What sends loads over HTTP; `None`: this process.
     #[cfg(feature = "http")]
     pub loads: Option<std::sync::Arc<dyn LoadRunner>>,
+    /// The machines of servers, where they are not this one.
+    #[cfg(feature = "http")]
+    pub hosts: ServerHosts,
+}
+
+impl Options {
+    /// One run of the experiment as it is, with seed 1, on this machine.
+    #[must_use]
+    pub fn new(program: PathBuf) -> Self {
+        Self {
+            scale: 1.0,
+            repeats: None,
+            until_decided: None,
+            seed: Seed(1),
+            program,
+            #[cfg(feature = "http")]
+            loads: None,
+            #[cfg(feature = "http")]
+            hosts: ServerHosts::new(),
+        }
+    }
 }
 
 /// Follows a run.
@@ -230,6 +253,8 @@ pub fn check(
     if let Some(loads) = &options.loads {
         environment.loads = loads.clone();
     }
+    #[cfg(feature = "http")]
+    environment.hosts.clone_from(&options.hosts);
     observer.on(&RunEvent::Begin { steps: experiment.cells.len() });
     for cell in experiment.cells.iter().take_while(|_| !stop.is_cancelled()) {
         observer.on(&RunEvent::Checking { test: &cell.test, arm: &cell.arm });

@@ -15,20 +15,26 @@ use std::{
     rc::Rc,
     time::Duration,
 };
+#[cfg(feature = "http")]
+use std::{net::Ipv4Addr, sync::Arc};
 
 use serde::Deserialize;
 use stockade_cache::{RequestStats, Stats, StoreStats};
 #[cfg(feature = "http")]
 use stockade_load::generator::{LoadRunner, ThisProcess};
+#[cfg(feature = "http")]
+use stockade_model::server::ServerHost;
 use stockade_model::{
     outcome::Outcomes,
-    record::{self, OriginStage, Times},
+    record::{self, OriginStage, Role, Times},
     seed::Seed,
     telemetry::{Declaration, MetricKind},
 };
 use stockade_source::{SourceUrl, documents::NamedDocument};
 use tokio_util::sync::CancellationToken;
 
+#[cfg(feature = "http")]
+use crate::http::ThisMachine;
 use crate::{
     engine::{DocumentSet, EngineError, EngineRuntime, TierSettings, TrafficLimitError},
     services::{RunService, Services},
@@ -78,6 +84,8 @@ pub struct Facts {
     pub requests_max: Option<u64>,
     /// Its load is sent over HTTP, and so may come from agents.
     pub is_over_http: bool,
+    /// The servers that it starts, which may be on other machines.
+    pub servers: &'static [Role],
     /// Its answers are audited: none too old, none from before an invalidation.
     pub is_audited: bool,
     /// Its cache reports reclaims, once a second.
@@ -113,11 +121,18 @@ pub struct Environment {
     pub memory_mib: u64,
     /// What sends loads over HTTP.
     #[cfg(feature = "http")]
-    pub loads: std::sync::Arc<dyn LoadRunner>,
+    pub loads: Arc<dyn LoadRunner>,
+    /// The machines of servers, where they are not this one.
+    #[cfg(feature = "http")]
+    pub hosts: ServerHosts,
     services: Services,
     /// Sources that are open, by their URL.
     documents: RefCell<HashMap<SourceUrl, Rc<DocumentSet>>>,
 }
+
+/// The machines of servers by role.
+#[cfg(feature = "http")]
+pub type ServerHosts = BTreeMap<Role, Arc<dyn ServerHost>>;
 
 /// The arguments of one measurement.
 pub struct MeasureContext<'a> {
@@ -141,10 +156,21 @@ impl Environment {
             folder,
             memory_mib,
             #[cfg(feature = "http")]
-            loads: std::sync::Arc::new(ThisProcess),
+            loads: Arc::new(ThisProcess),
+            #[cfg(feature = "http")]
+            hosts: ServerHosts::new(),
             services: Services::default(),
             documents: RefCell::default(),
         }
+    }
+
+    /// The machine of servers with this role.
+    #[cfg(feature = "http")]
+    #[must_use]
+    pub fn host(&self, role: Role) -> Arc<dyn ServerHost> {
+        self.hosts.get(&role).cloned().unwrap_or_else(|| {
+            Arc::new(ThisMachine { program: self.program.clone(), address: Ipv4Addr::LOCALHOST.into() })
+        })
     }
 
     /// The servers that were started for this run.
@@ -289,7 +315,7 @@ pub struct Second {
     /// Further counts of an open load.
     pub open: Option<OpenSecond>,
     /// Memory and processor time of each process.
-    pub usage: BTreeMap<record::Role, record::Usage>,
+    pub usage: BTreeMap<Role, record::Usage>,
     /// The content of a cache in another process.
     pub holds: Option<record::CacheContents>,
     /// Something else that took processor time.

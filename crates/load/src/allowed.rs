@@ -7,6 +7,7 @@ use std::{
     str::FromStr,
 };
 
+use http::Uri;
 use ipnet::IpNet;
 
 use crate::endpoint::Endpoint;
@@ -55,6 +56,30 @@ impl AllowedTargets {
         let is_allowed =
             |address: &SocketAddr| self.0.iter().any(|pattern| pattern.matches(endpoint, address));
         addresses.into_iter().filter(is_allowed).collect()
+    }
+
+    /// True if the server of this URL may be reached. The addresses of a name are not looked up: a network matches addresses only.
+    #[must_use]
+    pub fn has_server(&self, url: &Uri) -> bool {
+        let Some(host) = url.host() else { return false };
+        let host = host.trim_matches(['[', ']']).to_ascii_lowercase();
+        let port = url.port_u16().or_else(|| match url.scheme_str()? {
+            "http" => Some(80),
+            "https" => Some(443),
+            "redis" | "rediss" => Some(6379),
+            _ => None,
+        });
+        let host = if host == "localhost" { "127.0.0.1".to_owned() } else { host };
+        let address: Option<IpAddr> = host.parse().ok();
+        self.0.iter().filter(|pattern| pattern.port.is_none() || pattern.port == port).any(|pattern| {
+            match &pattern.host {
+                HostPattern::Network(network) => {
+                    address.is_some_and(|address| network.contains(&address.to_canonical()))
+                }
+                HostPattern::Name(glob) => address.is_none() && matches_glob(glob, &host),
+                HostPattern::UnixPath(_) => false,
+            }
+        })
     }
 
     /// True if this Unix socket may be reached.

@@ -27,6 +27,7 @@ pub mod page;
 pub mod rate;
 pub mod record;
 pub mod seed;
+pub mod server;
 pub mod source;
 pub mod telemetry;
 pub mod time;

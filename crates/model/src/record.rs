@@ -85,6 +85,13 @@ impl Record {
     pub fn agents(&self) -> impl Iterator<Item = &AgentFigures> {
         self.runs.iter().filter_map(|run| run.http.as_ref()).flat_map(|http| &http.agents)
     }
+
+    /// The agents that ran servers, by role.
+    #[must_use]
+    pub fn servers(&self) -> BTreeMap<Role, &str> {
+        let of_runs = self.runs.iter().filter_map(|run| run.http.as_ref()).flat_map(|http| &http.servers);
+        of_runs.map(|(role, name)| (*role, name.as_str())).collect()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,19 +1,22 @@
 //! Loads on other machines: `stockade agent`, and the coordinator of `load --on` and `run --on`.
 
-use std::{fs, io::Write, num::NonZeroU32, sync::Arc, thread};
+use std::{collections::BTreeMap, fs, io::Write, net::IpAddr, num::NonZeroU32, sync::Arc, thread};
 
 use serde_json::json;
 use stockade_agents::{
     AgentClock, AgentInfo, AgentOptions, CancellationToken, ConnectionOptions, Coordinator,
-    CoordinatorOptions, Credentials, NatsUrl, Subject, serve,
+    CoordinatorOptions, Credentials, NatsUrl, ServerMachine, Subject, serve,
 };
-use stockade_load::{AllowedTargets, generator::LoadRunner};
+use stockade_lab::http::ThisMachine;
+use stockade_load::AllowedTargets;
+use stockade_model::record::Role;
 
 use crate::{
     child::end_with_stdin,
     cli::{AgentArgs, NatsArgs, OnArgs},
     exit::{CommandError, Exit},
     progress::message,
+    run::{Placement, own_program},
 };
 
 /// Waits for loads until a signal stops it.
@@ -39,6 +42,7 @@ pub fn agent(args: AgentArgs) -> Result<Exit, CommandError> {
         } else {
             args.allow_target.into()
         },
+        servers: args.serve.map(server_machine).transpose()?,
         samples: args.out,
         clock: AgentClock::new(),
         patience: args.wait,
@@ -51,8 +55,11 @@ pub fn agent(args: AgentArgs) -> Result<Exit, CommandError> {
         end_with_stdin();
     }
     let on_ready = |agent: &AgentInfo| {
-        let AgentInfo { id, name, weight, labels, allowed, .. } = agent;
-        let ready = json!({"name": name, "id": id, "nats": server, "weight": weight, "labels": labels, "allowed_targets": allowed});
+        let AgentInfo { id, name, weight, labels, allowed, serves, .. } = agent;
+        let mut ready = json!({"name": name, "id": id, "nats": server, "weight": weight, "labels": labels, "allowed_targets": allowed});
+        if let Some(address) = serves {
+            ready["serves"] = json!(address);
+        }
         // Nobody reads it: the agent works all the same.
         let _ = writeln!(std::io::stdout(), "{ready}");
     };
@@ -61,8 +68,12 @@ pub fn agent(args: AgentArgs) -> Result<Exit, CommandError> {
 }
 
 impl OnArgs {
-    /// Connects to the agents; `None`: this process sends loads.
-    pub fn connect(&self, stop: &CancellationToken) -> Result<Option<Arc<dyn LoadRunner>>, CommandError> {
+    /// Connects to the agents, also to those of servers with these labels; `None`: all is on this machine.
+    pub fn connect(
+        &self,
+        servers: BTreeMap<Role, String>,
+        stop: &CancellationToken,
+    ) -> Result<Option<Placement>, CommandError> {
         let Some(url) = &self.on else { return Ok(None) };
         let (connection, subject) = connection(url, &self.nats)?;
         let options = CoordinatorOptions {
@@ -70,16 +81,24 @@ impl OnArgs {
             subject,
             agents: self.agents,
             labels: self.agent_label.clone(),
+            servers,
             patience: self.agents_wait,
             rebalance: self.rebalance,
         };
         let coordinator = Coordinator::connect(&options, stop, |waiting| {
             let wanted = waiting.wanted.map(|wanted| format!(" of {wanted}")).unwrap_or_default();
-            message(&format!("waiting for agents: {}{wanted}", waiting.found));
+            let servers = waiting.servers.iter().map(|role| format!(", and one for the {}", role.name()));
+            let servers = servers.collect::<Vec<_>>().concat();
+            message(&format!("waiting for agents: {}{wanted}{servers}", waiting.found));
         })?;
         let names: Vec<_> = coordinator.agents().iter().map(|agent| agent.name.as_str()).collect();
-        message(&format!("agents: {}", names.join(", ")));
-        Ok(Some(Arc::new(coordinator)))
+        let hosts = coordinator.hosts();
+        let servers: String = hosts
+            .iter()
+            .filter_map(|(role, host)| Some(format!("; {}: {}", role.name(), host.name()?)))
+            .collect();
+        message(&format!("agents: {}{servers}", names.join(", ")));
+        Ok(Some(Placement { loads: Arc::new(coordinator), hosts }))
     }
 }
 
@@ -100,6 +119,12 @@ fn connection(url: &str, nats: &NatsArgs) -> Result<(ConnectionOptions, Subject)
     };
     let credentials = credentials.transpose().map_err(|error| usage(&error))?;
     Ok((ConnectionOptions { url, credentials, authorities: nats.nats_ca.clone() }, subject))
+}
+
+/// This program on this machine.
+fn server_machine(address: IpAddr) -> Result<ServerMachine, CommandError> {
+    let host = Arc::new(ThisMachine { program: own_program()?, address });
+    Ok(ServerMachine { host, address })
 }
 
 fn machine_name() -> String {

@@ -37,7 +37,7 @@ use stockade_source::SOURCES;
 #[cfg(feature = "agents")]
 pub use agents::NatsArgs;
 #[cfg(feature = "http")]
-pub use agents::{AgentArgs, OnArgs};
+pub use agents::{AgentArgs, OnArgs, PlaceArgs};
 pub use help::{CompletionsArgs, ManArgs};
 #[cfg(feature = "http")]
 pub use http::{AppArgs, OriginArgs, ParentArgs, ProxyArgs};
@@ -183,6 +183,9 @@ pub struct RunArgs {
     #[cfg(feature = "http")]
     #[command(flatten)]
     pub on: OnArgs,
+    #[cfg(feature = "http")]
+    #[command(flatten)]
+    pub place: PlaceArgs,
     #[cfg(feature = "http")]
     #[command(flatten)]
     pub ui: LivePageArgs,

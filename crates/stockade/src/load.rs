@@ -4,11 +4,11 @@ mod capacity;
 mod live;
 mod resolve;
 
-use std::{io::Write, sync::Arc};
+use std::{collections::BTreeMap, io::Write, sync::Arc};
 
 use stockade_lab::run::RunObserver;
 use stockade_load::{
-    generator::{LoadTest, LoadTestRun, ThisProcess},
+    generator::{CancellationToken, LoadRunner, LoadTest, LoadTestRun, ThisProcess},
     report::{Render, ReportOptions, expectation_line, openmetrics},
     summary::Summary,
     tally::Tally,
@@ -20,12 +20,18 @@ use stockade_model::{
 
 use self::live::LiveReport;
 use crate::{
-    cli::{LoadArgs, Out},
+    cli::{LoadArgs, OnArgs, Out},
     exit::{CommandError, Exit},
     progress::stop_on_signals,
     telemetry::Telemetry,
     ui::LiveUi,
 };
+
+/// What sends a load: agents, or this process.
+fn sender(on: &OnArgs, stop: &CancellationToken) -> Result<Arc<dyn LoadRunner>, CommandError> {
+    let agents = on.connect(BTreeMap::new(), stop)?;
+    Ok(agents.map_or_else(|| Arc::new(ThisProcess) as _, |agents| agents.loads))
+}
 
 /// Standard output has the report and nothing else.
 pub fn load(args: LoadArgs) -> Result<Exit, CommandError> {
@@ -49,7 +55,7 @@ pub fn load(args: LoadArgs) -> Result<Exit, CommandError> {
         ));
     }
     let stop = stop_on_signals();
-    let loads = on.connect(&stop)?.unwrap_or_else(|| Arc::new(ThisProcess));
+    let loads = sender(&on, &stop)?;
     // Before the output files: a load that cannot start leaves no empty file.
     let ready = loads.prepare(&load)?;
     let telemetry = Telemetry::start(&telemetry_args, None)?;

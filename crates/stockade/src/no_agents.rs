@@ -1,13 +1,14 @@
 //! Agents in a build without them.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
 use stockade_lab::engine::CancellationToken;
-use stockade_load::generator::LoadRunner;
+use stockade_model::record::Role;
 
 use crate::{
     cli::{AgentArgs, OnArgs},
     exit::{CommandError, Exit},
+    run::Placement,
 };
 
 /// Refuses.
@@ -17,7 +18,11 @@ pub fn agent(_: AgentArgs) -> Result<Exit, CommandError> {
 
 impl OnArgs {
     /// Refuses if agents are asked for.
-    pub fn connect(&self, _: &CancellationToken) -> Result<Option<Arc<dyn LoadRunner>>, CommandError> {
+    pub fn connect(
+        &self,
+        _: BTreeMap<Role, String>,
+        _: &CancellationToken,
+    ) -> Result<Option<Placement>, CommandError> {
         if self.on.is_some() { Err(unavailable()) } else { Ok(None) }
     }
 }

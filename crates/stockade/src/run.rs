@@ -10,7 +10,7 @@ use std::{
 use std::sync::Arc;
 
 #[cfg(feature = "http")]
-use stockade_lab::{engine::CancellationToken, report::openmetrics};
+use stockade_lab::{engine::CancellationToken, report::openmetrics, target::ServerHosts};
 use stockade_lab::{
     host,
     report::{find_format, json, pull_request, screen, verdict},
@@ -21,16 +21,16 @@ use stockade_lab::{
 use stockade_load::generator::LoadRunner;
 use stockade_model::seed::Seed;
 
-#[cfg(feature = "http")]
-use crate::{
-    cli::OnArgs,
-    telemetry::{FiguresOfRun, Telemetry},
-    ui::LiveUi,
-};
 use crate::{
     cli::{ExperimentArgs, RunArgs},
     exit::{CommandError, Exit},
     progress::{LiveScreen, RunView, is_terminal, size, stop_on_signals},
+};
+#[cfg(feature = "http")]
+use crate::{
+    cli::{OnArgs, PlaceArgs},
+    telemetry::{FiguresOfRun, Telemetry},
+    ui::LiveUi,
 };
 
 /// Runs it. The record's place goes to standard error, the report to standard output.
@@ -42,7 +42,10 @@ pub fn run(args: RunArgs) -> Result<Exit, CommandError> {
     let options = Options { until_decided, ..options };
     let stop = stop_on_signals();
     #[cfg(feature = "http")]
-    let options = Options { loads: agents(&args.on, &experiment, &stop)?, ..options };
+    let options = match agents(&args.on, &args.place, &experiment, &stop)? {
+        Some(Placement { loads, hosts }) => Options { loads: Some(loads), hosts, ..options },
+        None => options,
+    };
     let view = RunView::new(&experiment, options.scale);
     let mut observers: Vec<Box<dyn RunObserver>> = vec![Box::new(LiveScreen::open(view))];
     #[cfg(feature = "http")]
@@ -71,19 +74,35 @@ pub fn run(args: RunArgs) -> Result<Exit, CommandError> {
     Ok(Exit::of(&record))
 }
 
-/// The agents that send the loads; `None`: this process.
+/// The machines of the parts of an experiment.
+#[cfg(feature = "http")]
+pub struct Placement {
+    /// What sends loads.
+    pub loads: Arc<dyn LoadRunner>,
+    /// What runs servers, where it is not this machine.
+    pub hosts: ServerHosts,
+}
+
+/// The agents of the parts of the experiment; `None`: all are on this machine.
 #[cfg(feature = "http")]
 fn agents(
     on: &OnArgs,
+    place: &PlaceArgs,
     experiment: &Experiment,
     stop: &CancellationToken,
-) -> Result<Option<Arc<dyn LoadRunner>>, CommandError> {
-    if on.on.is_some() && !experiment.cells.iter().any(|cell| cell.target.facts().is_over_http) {
+) -> Result<Option<Placement>, CommandError> {
+    let facts = || experiment.cells.iter().map(|cell| cell.target.facts());
+    if on.on.is_some() && !facts().any(|facts| facts.is_over_http) {
         let reason =
             "no load of this experiment goes over HTTP, and agents send only such loads: remove --on";
         return Err(CommandError::Usage(reason.to_owned()));
     }
-    on.connect(stop)
+    let labels = place.labels();
+    if let Some(role) = labels.keys().find(|role| !facts().any(|facts| facts.servers.contains(role))) {
+        let role = role.name();
+        return Err(CommandError::Usage(format!("this experiment starts no {role}: remove --{role}-label")));
+    }
+    on.connect(labels, stop)
 }
 
 /// True if a report to read is on a terminal, and neither scrolled nor wrapped.
@@ -106,21 +125,14 @@ impl ExperimentArgs {
         if !self.arms.is_empty() {
             experiment = experiment.only_arms(&self.arms)?;
         }
-        let program = env::current_exe()
-            .map_err(|error| CommandError::Usage(format!("where is this program? {error}")))?;
-        Ok((
-            experiment,
-            Options {
-                scale: self.scale,
-                repeats: self.repeat,
-                until_decided: None,
-                seed,
-                program,
-                #[cfg(feature = "http")]
-                loads: None,
-            },
-        ))
+        let options = Options::new(own_program()?);
+        Ok((experiment, Options { scale: self.scale, repeats: self.repeat, seed, ..options }))
     }
+}
+
+/// This program, which is also the servers of experiments.
+pub fn own_program() -> Result<PathBuf, CommandError> {
+    env::current_exe().map_err(|error| CommandError::Usage(format!("where is this program? {error}")))
 }
 
 /// Standard output carries the report and nothing else.

@@ -26,7 +26,7 @@ use super::{Agent, AgentRun, Moves, PUBLISH_TIMEOUT, RETRY_DELAY, fault::Fault, 
 use crate::{
     clock::{AgentClock, Nanos},
     wait::{Ticks, pause, within},
-    wire::{ALIVE_INTERVAL, AgentStatus, ControlMessage, LOST_AFTER, RecordPart, encoded},
+    wire::{ALIVE_INTERVAL, AgentStatus, ControlMessage, LOST_AFTER, RecordPart, encoded, lease_from},
 };
 
 /// Records that wait for NATS: one is a second. More are lost, and the run is invalid.
@@ -212,11 +212,6 @@ impl<'a> ActiveRun<'a> {
 /// The fault of an agent that stops by itself.
 fn silence() -> String {
     format!("it heard nothing of the coordinator for {} s, and stopped", LOST_AFTER.as_secs_f64())
-}
-
-/// The time until which the sign of life that arrived at `now` is good.
-fn lease_from(now: Nanos) -> Nanos {
-    now.saturating_add(Nanos::try_from(LOST_AFTER.as_nanos()).unwrap_or(Nanos::MAX))
 }
 
 /// Prepares and runs the load, on a thread of its own. Returns the number of its seconds, and its end. The error is the reason.

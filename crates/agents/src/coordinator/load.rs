@@ -22,24 +22,23 @@ use stockade_model::{
 };
 use tokio::{sync::mpsc, task::JoinSet};
 
-use super::{CHECK_INTERVAL, Coordinator, CoordinatorError, REQUEST_TIMEOUT, request_of, weights};
+use super::{
+    CHECK_INTERVAL, Coordinator, CoordinatorError, PAUSE_MAX, REQUEST_TIMEOUT, request_of,
+    send_signs_of_life, weights,
+};
 use crate::{
     clock::{AgentClock, ClockEstimate, Nanos, Ping, duration},
     connection::reason,
     rebalance::Rebalance,
     roster::Roster,
     wait::{Ticks, pause, within},
-    wire::{
-        ALIVE_INTERVAL, AgentInfo, AgentReply, AgentRequest, AgentStatus, ControlMessage, RunId, encoded,
-    },
+    wire::{AgentInfo, AgentReply, AgentRequest, AgentStatus, RunId},
 };
 
 /// How long agents may take to open their connections.
 const READY_TIMEOUT: Duration = Duration::from_mins(1);
 /// From the message that starts a segment to its start.
 const START_DELAY: Duration = Duration::from_millis(200);
-/// A longer time between two passes is no silence of the agents.
-const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// From the message that moves shares to the first request that they divide.
 const MOVE_DELAY: Duration = Duration::from_millis(1_500);
 /// How long agents may take to stop.
@@ -427,15 +426,6 @@ fn uncertainty_reason(clock: AgentClockFigures, p99: Option<Duration>) -> Option
             p99.map(|p99| format!(" for a response p99 of {}", format_duration(p99))).unwrap_or_default()
         )
     })
-}
-
-/// Each agent may send for a while after it.
-async fn send_signs_of_life(client: Client, subject: String) {
-    let mut ticks = Ticks::every(ALIVE_INTERVAL);
-    loop {
-        ticks.tick().await;
-        let _ = client.publish(subject.clone(), encoded(&ControlMessage::Alive)).await;
-    }
 }
 
 /// Reads the clock of an agent, often at first.

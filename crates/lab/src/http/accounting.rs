@@ -19,7 +19,7 @@ use stockade_model::{
 };
 use stockade_net::proc::{ThreadId, ThreadTimes, process_tree, thread_times};
 
-use super::fetch::get;
+use super::sampler::CounterPage;
 use crate::host::instant;
 
 /// Between two readings. A thread counts from its first to its last one.
@@ -88,15 +88,15 @@ impl AccountingWindow {
 }
 
 impl AccountingThread {
-    /// The load starts now. `stats`: the URL of the proxy's counters.
+    /// The load starts now. `stats`: the proxy's counters.
     pub(super) fn start(
         window: AccountingWindow,
         processes: Vec<AccountedProcess>,
-        stats: Option<String>,
+        stats: Option<CounterPage>,
     ) -> io::Result<Self> {
         let (running, load) = mpsc::channel();
         let start = instant();
-        let run = move || account(window, start, &processes, stats.as_deref(), &load);
+        let run = move || account(window, start, &processes, stats.as_ref(), &load);
         let thread = thread::Builder::new().name("sampler".to_owned()).spawn(run)?;
         Ok(Self { running, thread })
     }
@@ -118,7 +118,7 @@ fn account(
     window: AccountingWindow,
     start: Instant,
     processes: &[AccountedProcess],
-    stats: Option<&str>,
+    stats: Option<&CounterPage>,
     load: &Receiver<Infallible>,
 ) -> Option<Accounting> {
     if !runs_until(load, start + window.at) {
@@ -174,8 +174,8 @@ fn own_cpu() -> Duration {
     Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
-fn worker_counters(stats: &str) -> Option<WorkerCounters> {
-    serde_json::from_str(&get(stats).ok()?).ok()
+fn worker_counters(stats: &CounterPage) -> Option<WorkerCounters> {
+    serde_json::from_str(&stats.read().ok()?).ok()
 }
 
 impl ThreadReadings {

@@ -1,5 +1,7 @@
 //! The target `app`: the document app of the published Node test, as `stockade app`.
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 use stockade_model::record::OriginStage;
 
@@ -40,12 +42,8 @@ impl Target for AppTarget {
         let (seed, path) = (context.seed, context.folder.join("app.toml"));
         let measured = self.load.measure(environment, context, seed, |_, _| {
             let settings = self.resolved_settings(environment)?;
-            Ok(TargetEndpoint::of_child(start_with_settings(
-                &environment.program,
-                &["app"],
-                &settings,
-                &path,
-            )?))
+            let child = start_with_settings(&environment.program, &["app"], &settings, &path)?;
+            Ok(TargetEndpoint::of_hosted(Arc::new(child)))
         });
         Ok(measured?)
     }

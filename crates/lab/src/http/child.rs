@@ -8,12 +8,19 @@ use std::{
     process::{Child as Process, Command, Stdio},
     sync::{Mutex, PoisonError, mpsc},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
-use stockade_model::record::Role;
+use stockade_model::{
+    record::Role,
+    server::{HostedServer, ProcessReading, ServerError},
+};
+use stockade_net::proc;
+
+use super::fetch::get;
+use crate::host::instant;
 
 /// The limit for the report of its address.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
@@ -35,9 +42,10 @@ pub(super) struct Child {
     id: u32,
     log: PathBuf,
     /// The URL of its first listener.
-    pub(super) url: String,
+    url: String,
     /// The base URL of its admin pages.
-    pub(super) admin: String,
+    admin: String,
+    started: Instant,
 }
 
 #[derive(Clone, Copy)]
@@ -57,34 +65,14 @@ struct ReadyLine {
     admin: Option<String>,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum ChildError {
-    #[error("cannot start {}: {error}", program.display())]
-    Start { program: PathBuf, error: io::Error },
-    /// It ended, or does not reply.
-    #[error("the {} {what}{log}", role.name())]
-    Failed {
-        role: Role,
-        what: String,
-        /// The last lines of its log.
-        log: String,
-        /// Its arguments or its file are invalid.
-        is_usage: bool,
-    },
-}
-
-impl ChildError {
-    /// True if the file or the command line is wrong, rather than the machine.
-    pub(super) fn is_usage(&self) -> bool {
-        matches!(self, Self::Failed { is_usage: true, .. })
-    }
-}
-
 impl Child {
     /// Starts it, and waits until it reports its address. Its standard error goes to a file in `folder`.
-    pub(super) fn start(arguments: ChildArguments<'_>) -> Result<Self, ChildError> {
+    pub(super) fn start(arguments: ChildArguments<'_>) -> Result<Self, ServerError> {
         let ChildArguments { role, program, arguments, folder } = arguments;
-        let start = |error| ChildError::Start { program: program.to_owned(), error };
+        let start = |error: io::Error| ServerError {
+            message: format!("cannot start {}: {error}", program.display()),
+            is_usage: false,
+        };
         let log = folder.join(format!("{}.log", role.name()));
         let errors = File::create(&log).map_err(start)?;
         let mut process = Command::new(program)
@@ -110,8 +98,8 @@ impl Child {
             thread::Builder::new().name(format!("{} stdout", role.name())).spawn(read).map_err(start)?;
         }
         let id = process.id();
-        let mut child =
-            Self { role, process: Mutex::new(process), id, log, url: String::new(), admin: String::new() };
+        let (url, admin, started) = (String::new(), String::new(), instant());
+        let mut child = Self { role, process: Mutex::new(process), id, log, url, admin, started };
         let Ok(line) = receiver.recv_timeout(START_TIMEOUT) else {
             return Err(child.failed("did not report its address within 20 s"));
         };
@@ -123,12 +111,45 @@ impl Child {
         Ok(child)
     }
 
-    pub(super) fn id(&self) -> u32 {
-        self.id
+    /// The reason for a missing report: its exit.
+    fn not_started(&self) -> ServerError {
+        let status = self.process.lock().unwrap_or_else(PoisonError::into_inner).wait();
+        let what = match &status {
+            // Its log has the reason.
+            Ok(status) if status.code().is_some() => "did not start".to_owned(),
+            Ok(status) => format!("did not start: {status}"),
+            Err(error) => format!("did not start, and cannot be waited for: {error}"),
+        };
+        let is_usage = status.is_ok_and(|status| status.code() == Some(USAGE_EXIT));
+        ServerError { is_usage, ..self.failed(&what) }
     }
 
-    /// An error if it has ended.
-    pub(super) fn check(&self) -> Result<(), ChildError> {
+    /// An error with the last lines of its log.
+    fn failed(&self, what: &str) -> ServerError {
+        let message = format!("the {} {what}{}", self.role.name(), quoted_log(&self.log));
+        ServerError { message, is_usage: false }
+    }
+}
+
+impl HostedServer for Child {
+    fn url(&self) -> &str {
+        &self.url
+    }
+
+    fn process(&self) -> Option<u32> {
+        Some(self.id)
+    }
+
+    fn page(&self, path: &str) -> Result<String, String> {
+        get(&format!("{}{path}", self.admin))
+    }
+
+    fn reading(&self) -> Option<ProcessReading> {
+        let cpu = proc::cpu_time(self.id)?;
+        Some(ProcessReading { at: self.started.elapsed(), cpu, rss_bytes: proc::resident_bytes(self.id)? })
+    }
+
+    fn check(&self) -> Result<(), ServerError> {
         let ended = self.process.lock().unwrap_or_else(PoisonError::into_inner).try_wait();
         match ended {
             Ok(None) => Ok(()),
@@ -137,8 +158,7 @@ impl Child {
         }
     }
 
-    /// The reason for a missing reply: its exit, within [`EXIT_TIMEOUT`], or else `error`.
-    pub(super) fn unresponsive(&self, error: &str) -> ChildError {
+    fn unresponsive(&self, error: &str) -> ServerError {
         for _ in 0..polls(EXIT_TIMEOUT) {
             if let Err(ended) = self.check() {
                 return ended;
@@ -146,30 +166,6 @@ impl Child {
             pause();
         }
         self.failed(error)
-    }
-
-    /// The reason for a missing report: its exit.
-    fn not_started(&self) -> ChildError {
-        let status = self.process.lock().unwrap_or_else(PoisonError::into_inner).wait();
-        let what = match &status {
-            // Its log has the reason.
-            Ok(status) if status.code().is_some() => "did not start".to_owned(),
-            Ok(status) => format!("did not start: {status}"),
-            Err(error) => format!("did not start, and cannot be waited for: {error}"),
-        };
-        match self.failed(&what) {
-            ChildError::Failed { role, what, log, .. } => {
-                let is_usage = status.is_ok_and(|status| status.code() == Some(USAGE_EXIT));
-                ChildError::Failed { role, what, log, is_usage }
-            }
-            error @ ChildError::Start { .. } => error,
-        }
-    }
-
-    /// An error with the last lines of its log.
-    pub(super) fn failed(&self, what: &str) -> ChildError {
-        let log = quoted_log(&self.log);
-        ChildError::Failed { role: self.role, what: what.to_owned(), log, is_usage: false }
     }
 }
 

@@ -1,18 +1,18 @@
 //! One measurement over HTTP, for every target: origin, load, samples, figures.
 
-use std::{collections::BTreeMap, env, fs, path::Path, time::Duration};
+use std::{collections::BTreeMap, env, fs, path::Path, sync::Arc, time::Duration};
 
 use stockade_load::{generator::LoadTestRun, summary::Summary, tally::Tally};
 use stockade_model::{
     record::{self, Calls, HttpFigures, OpenFigures, Role},
     seed::Seed,
+    server::{HostedServer, ServerOrder},
     units::{format_count, milliseconds},
 };
 
 use super::{
     HttpError, HttpLoad, RecipeSpec,
-    child::{Child, ChildArguments},
-    fetch::{get, send},
+    fetch::send,
     probe,
     sampler::{CacheReadings, Observations, Sampler, StopReason, TargetEndpoint, outcomes},
     settings::file_error,
@@ -27,7 +27,7 @@ impl HttpLoad {
         environment: &Environment,
         context: MeasureContext<'_>,
         url_seed: Seed,
-        start: impl FnOnce(Option<&Child>, &Path) -> Result<TargetEndpoint, HttpError>,
+        start: impl FnOnce(Option<&Arc<dyn HostedServer>>, &Path) -> Result<TargetEndpoint, HttpError>,
     ) -> Result<Option<Measurement>, HttpError> {
         let MeasureContext { seed, folder, cancel, sink } = context;
         fs::create_dir_all(folder).map_err(file_error(folder))?;
@@ -40,13 +40,17 @@ impl HttpLoad {
         let cancel_load = cancel.child_token();
         let memory_mib = environment.memory_mib;
         let is_load_here = environment.loads.is_this_process();
+        for server in origin.iter().chain(&endpoint.hosted) {
+            let cancel_load = cancel_load.clone();
+            server.when_lost(Box::new(move || cancel_load.cancel()));
+        }
         let mut sampler =
             Sampler::new(&endpoint, origin.as_ref(), is_load_here, memory_mib, &cancel_load, sink);
         sampler.window = self.accounting;
         sampler.start_probes(&self.probes, url_seed);
         if let Some(origin) = &origin {
             // The clock of the origin's stages starts with the load.
-            get(&format!("{}/start", origin.admin)).map_err(|error| origin.unresponsive(&error))?;
+            origin.page("/start").map_err(|error| origin.unresponsive(&error))?;
         }
         let LoadTestRun { summary, end } = ready.run(&mut sampler, &cancel_load)?;
         let Observations { readings, probes, stop_reason, accounting, mut notes, disturbed } =
@@ -71,15 +75,14 @@ impl HttpLoad {
             invalid
                 .push("the last counters of the cache could not be read: its figures are older".to_owned());
         }
-        for child in [origin.as_ref(), endpoint.child.as_ref()].into_iter().flatten() {
-            child.check()?;
-        }
-        if let Some(server) = &endpoint.server {
-            server.check()?;
-        }
         invalid.extend(probes.iter().filter_map(probe::mismatch));
         notes.extend(note_of_unknown_freshness(summary.measured.hits_of_unknown_freshness));
         let has_invalid_counts = invalid.len() > of_times;
+        let started = [(Role::Origin, origin.as_ref()), (Role::Proxy, endpoint.hosted.as_ref())];
+        let remote =
+            started.into_iter().filter(|(_, server)| server.is_some_and(|of| of.process().is_none()));
+        let servers =
+            remote.filter_map(|(role, _)| Some((role, environment.host(role).name()?.to_owned()))).collect();
         let http = HttpFigures {
             users: self.traffic.users(),
             stats_provider: readings.stats_provider,
@@ -89,6 +92,7 @@ impl HttpLoad {
             invalid,
             has_invalid_counts,
             notes,
+            servers,
             ..http_figures(&summary)
         };
         let (name, schedule) = (self.name.clone(), load.plan.to_string());
@@ -100,16 +104,16 @@ impl HttpLoad {
     pub(super) fn check_setup(
         &self,
         environment: &Environment,
-        start: impl FnOnce(Option<&Child>, &Path) -> Result<TargetEndpoint, HttpError>,
+        start: impl FnOnce(Option<&Arc<dyn HostedServer>>, &Path) -> Result<TargetEndpoint, HttpError>,
     ) -> Result<(), HttpError> {
         let folder = tempfile::tempdir().map_err(file_error(&env::temp_dir()))?;
         let Some(recipe) = &self.origin else { return start(None, folder.path()).map(drop) };
         drop(start_origin(recipe, environment, folder.path())?);
         let nonce = format!("stockade-{:016x}", Seed::from_entropy().0);
         let origin = start_origin(&recipe.answering(&nonce), environment, folder.path())?;
-        get(&format!("{}/start", origin.admin)).map_err(|error| origin.unresponsive(&error))?;
+        origin.page("/start").map_err(|error| origin.unresponsive(&error))?;
         let endpoint = start(Some(&origin), folder.path())?;
-        if endpoint.child.is_some() || endpoint.url.starts_with("https:") {
+        if endpoint.hosted.is_some() || endpoint.url.starts_with("https:") {
             // Our proxy has the origin's address from this run. Probes are sent without TLS.
             return Ok(());
         }
@@ -126,7 +130,7 @@ impl HttpLoad {
         };
         Err(HttpError::Unreachable(format!(
             "a request to {url} does not reach the origin of this run at {}: {reason}; let the cache forward to that address",
-            origin.url
+            origin.url()
         )))
     }
 }
@@ -194,16 +198,14 @@ pub(super) fn measurement(
 }
 
 /// Starts the origin on any free port, or at the address of the recipe. Its stages start at `/start`.
-fn start_origin(recipe: &RecipeSpec, environment: &Environment, folder: &Path) -> Result<Child, HttpError> {
-    let path = folder.join("origin.json");
-    let text = recipe.text(&environment.folder).map_err(HttpError::Recipe)?;
-    fs::write(&path, text).map_err(file_error(&path))?;
-    let listen = recipe.listen.map_or_else(|| "127.0.0.1:0".to_owned(), |listen| listen.to_string());
-    let path = path.display().to_string();
-    let arguments = ["origin", &path, "--listen", &listen, "--admin", "127.0.0.1:0", "--hold"];
-    let arguments = arguments.map(str::to_owned);
-    let program = &environment.program;
-    Ok(Child::start(ChildArguments { role: Role::Origin, program, arguments: &arguments, folder })?)
+fn start_origin(
+    recipe: &RecipeSpec,
+    environment: &Environment,
+    folder: &Path,
+) -> Result<Arc<dyn HostedServer>, HttpError> {
+    let settings = recipe.text(&environment.folder).map_err(HttpError::Recipe)?;
+    let order = ServerOrder { role: Role::Origin, settings, listen: recipe.listen };
+    Ok(environment.host(Role::Origin).start(&order, folder)?.into())
 }
 
 /// Why freshness is absent from the figures.

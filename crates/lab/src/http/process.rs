@@ -2,10 +2,14 @@
 
 use std::{
     collections::BTreeMap,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-use stockade_model::record::{Role, Usage};
+use stockade_model::{
+    record::{Role, Usage},
+    server::{HostedServer, ProcessReading},
+};
 use stockade_net::proc;
 
 use super::accounting::AccountedProcess;
@@ -24,6 +28,13 @@ pub(super) struct SampledProcess {
     /// True if members have come or gone since the first sample.
     has_changed: bool,
     memory: MemoryMeasure,
+}
+
+/// A process on another machine, and its last reading.
+pub(super) struct RemoteProcess {
+    pub(super) role: Role,
+    server: Arc<dyn HostedServer>,
+    last: Option<ProcessReading>,
 }
 
 /// How the memory of a process is measured, the same for all its samples.
@@ -110,6 +121,29 @@ impl SampledProcess {
         let ids =
             if self.memory == MemoryMeasure::Resident { vec![self.id] } else { proc::process_tree(self.id) };
         ids.into_iter().filter_map(|id| Some((id, proc::cpu_time(id)?))).collect()
+    }
+}
+
+impl RemoteProcess {
+    /// `None`: it is on this machine.
+    pub(super) fn of(role: Role, server: Arc<dyn HostedServer>) -> Option<Self> {
+        server.process().is_none().then(|| Self { role, last: server.reading(), server })
+    }
+
+    /// The usage since the last reading; `None`: it does not answer, or the last reading was just now.
+    pub(super) fn usage(&mut self) -> Option<Usage> {
+        let (now, last) = (self.server.reading()?, self.last);
+        let Some(last) = last else {
+            self.last = Some(now);
+            return None;
+        };
+        let seconds = now.at.saturating_sub(last.at).as_secs_f64();
+        if seconds < SECONDS_MIN {
+            return None;
+        }
+        self.last = Some(now);
+        let cpu = now.cpu.saturating_sub(last.cpu).as_secs_f64() / seconds;
+        Some(Usage { rss_bytes: now.rss_bytes, cpu })
     }
 }
 

@@ -1,16 +1,18 @@
 //! The target `proxy`: `stockade proxy` in front of the origin.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use serde_json::{Map, Value, json};
-use stockade_model::{record::OriginStage, units::parse_size};
+use stockade_model::{
+    record::{OriginStage, Role},
+    server::{HostedServer, ServerOrder},
+    units::parse_size,
+};
 
 use super::{
     HttpError, HttpLoad,
     cache_memory::{self, LIMIT_BYTES},
-    child::Child,
     sampler::TargetEndpoint,
-    settings::start_with_settings,
 };
 use crate::{
     engine::TrafficLimitError,
@@ -26,7 +28,7 @@ pub struct ProxyTarget {
 
 impl Target for ProxyTarget {
     fn facts(&self) -> Facts {
-        Facts { reports_reclaims: true, ..self.load.traffic.facts() }
+        Facts { reports_reclaims: true, servers: &[Role::Origin, Role::Proxy], ..self.load.traffic.facts() }
     }
 
     fn stages(&self, environment: &Environment) -> Vec<OriginStage> {
@@ -36,7 +38,7 @@ impl Target for ProxyTarget {
     fn check(&self, environment: &Environment) -> Result<(), TargetError> {
         self.load.check_files(&environment.folder)?;
         let bytes = self.estimated_cache_bytes(environment).unwrap_or_default();
-        cache_memory::check(bytes, environment.memory_mib).map_err(HttpError::from)?;
+        cache_memory::check(bytes, environment.host(Role::Proxy).memory_mib()).map_err(HttpError::from)?;
         Ok(self.load.check_setup(environment, |origin, folder| self.start(environment, origin, folder))?)
     }
 
@@ -69,20 +71,15 @@ impl ProxyTarget {
     fn start(
         &self,
         environment: &Environment,
-        origin: Option<&Child>,
+        origin: Option<&Arc<dyn HostedServer>>,
         folder: &Path,
     ) -> Result<TargetEndpoint, HttpError> {
-        let mut settings = Map::from_iter([
-            ("listen".to_owned(), json!(["127.0.0.1:0"])),
-            ("admin".to_owned(), json!({ "listen": "127.0.0.1:0" })),
-            ("log".to_owned(), json!({ "format": "none" })),
-        ]);
-        let url = origin.map(|origin| json!([{ "name": "origin", "url": origin.url }]));
-        settings.extend(url.map(|url| ("origin".to_owned(), url)));
-        settings.extend(self.settings.clone());
-        let path = folder.join("proxy.toml");
-        let child = start_with_settings(&environment.program, &["proxy", "--config"], &settings, &path)?;
-        Ok(TargetEndpoint::of_child(child))
+        let url =
+            origin.map(|origin| ("origin".to_owned(), json!([{ "name": "origin", "url": origin.url() }])));
+        let settings: Map<String, Value> = url.into_iter().chain(self.settings.clone()).collect();
+        let settings = Value::from(settings).to_string();
+        let order = ServerOrder { role: Role::Proxy, settings, listen: None };
+        Ok(TargetEndpoint::of_hosted(environment.host(Role::Proxy).start(&order, folder)?.into()))
     }
 
     fn scale_entries(&mut self, factor: f64) {

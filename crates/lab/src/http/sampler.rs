@@ -1,6 +1,6 @@
 //! Once a second: the load's own figures, memory and processor time of each process, and the counters of the cache.
 
-use std::{collections::BTreeMap, io, process, time::Duration};
+use std::{collections::BTreeMap, io, process, sync::Arc, time::Duration};
 
 use serde::Deserialize;
 use stockade_cache::{RequestStats, StoreStats};
@@ -13,6 +13,7 @@ use stockade_model::{
     outcome::Outcomes,
     record::{self, Accounting, CacheContents, Role, StatsProvider, Times, Usage},
     seed::Seed,
+    server::HostedServer,
     units::format_duration,
 };
 
@@ -20,11 +21,9 @@ use super::{
     HttpError,
     accounting::{AccountingThread, AccountingWindow},
     cache_memory::SHARE_MAX,
-    child::Child,
     disturbance::{self, DisturbanceMonitor},
-    fetch::get,
     probe::{PendingProbe, PreflightProbe},
-    process::SampledProcess,
+    process::{RemoteProcess, SampledProcess},
     server::ServerProcess,
 };
 use crate::target::{CacheCounters, OpenSecond, Second};
@@ -35,22 +34,32 @@ const UNREACHABLE: [FailureClass; 3] = [FailureClass::Refused, FailureClass::Unr
 /// The target of the load.
 pub(super) struct TargetEndpoint {
     pub(super) url: String,
-    /// The URL of its counters, or of its origin's.
-    pub(super) stats: Option<String>,
+    /// Its counters, or those of its origin.
+    pub(super) stats: Option<CounterPage>,
     pub(super) pid: Option<u32>,
-    /// Its process, if this measurement started it.
-    pub(super) child: Option<Child>,
+    /// The server itself, if this measurement started it.
+    pub(super) hosted: Option<Arc<dyn HostedServer>>,
     /// The server of its `command`.
     pub(super) server: Option<ServerProcess>,
+}
+
+/// An admin page with counters.
+#[derive(Clone, Debug)]
+pub(super) struct CounterPage {
+    pub(super) server: Arc<dyn HostedServer>,
+    pub(super) path: &'static str,
 }
 
 /// Follows a load and samples its processes once a second. It cancels the load when a process has ended, or when they
 /// take more memory than a run may.
 pub(super) struct Sampler<'a> {
     url: &'a str,
-    stats: Option<&'a str>,
+    stats: Option<&'a CounterPage>,
+    /// The processes on this machine.
     processes: Vec<SampledProcess>,
-    children: Vec<&'a Child>,
+    /// Those on other machines.
+    remote: Vec<RemoteProcess>,
+    hosted: Vec<&'a dyn HostedServer>,
     server: Option<&'a ServerProcess>,
     /// Bound of all processes together.
     bytes_max: Option<u64>,
@@ -108,10 +117,22 @@ pub(super) struct CacheReadings {
 }
 
 impl TargetEndpoint {
-    /// A child process that reports its counters at its admin address.
-    pub(super) fn of_child(child: Child) -> Self {
-        let (url, stats) = (child.url.clone(), Some(format!("{}/stats", child.admin)));
-        Self { url, stats, pid: Some(child.id()), child: Some(child), server: None }
+    /// A server that reports its counters at its admin address.
+    pub(super) fn of_hosted(server: Arc<dyn HostedServer>) -> Self {
+        let stats = Some(CounterPage { server: Arc::clone(&server), path: "/stats" });
+        Self {
+            url: server.url().to_owned(),
+            stats,
+            pid: server.process(),
+            hosted: Some(server),
+            server: None,
+        }
+    }
+}
+
+impl CounterPage {
+    pub(super) fn read(&self) -> Result<String, String> {
+        self.server.page(self.path)
     }
 }
 
@@ -119,7 +140,7 @@ impl<'a> Sampler<'a> {
     /// A sampler on a machine with so much memory (0 MiB: unknown).
     pub(super) fn new(
         endpoint: &'a TargetEndpoint,
-        origin: Option<&'a Child>,
+        origin: Option<&'a Arc<dyn HostedServer>>,
         is_load_here: bool,
         memory_mib: u64,
         stop: &'a CancellationToken,
@@ -127,23 +148,27 @@ impl<'a> Sampler<'a> {
     ) -> Self {
         let parts = [
             is_load_here.then(|| SampledProcess::alone(Role::Load, process::id())),
-            endpoint.pid.map(|id| match endpoint.child {
+            endpoint.pid.map(|id| match endpoint.hosted {
                 Some(_) => SampledProcess::alone(Role::Proxy, id),
                 None => SampledProcess::tree(Role::Proxy, id),
             }),
-            origin.map(|origin| SampledProcess::alone(Role::Origin, origin.id())),
+            origin.and_then(|origin| Some(SampledProcess::alone(Role::Origin, origin.process()?))),
         ];
+        let hosted = [(Role::Proxy, endpoint.hosted.as_ref()), (Role::Origin, origin)];
+        let remote =
+            hosted.iter().filter_map(|(role, server)| RemoteProcess::of(*role, Arc::clone((*server)?)));
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of it")]
         let bytes_max = ((memory_mib << 20) as f64 * SHARE_MAX) as u64;
         let processes: Vec<_> = parts.into_iter().flatten().collect();
-        let knows_processes = origin.is_some() && endpoint.pid.is_some();
+        let knows_processes = origin.is_some() && (endpoint.pid.is_some() || endpoint.hosted.is_some());
         let disturbances = DisturbanceMonitor::new(&members(&processes), knows_processes);
         Self {
             url: &endpoint.url,
-            stats: endpoint.stats.as_deref(),
+            stats: endpoint.stats.as_ref(),
             processes,
+            remote: remote.collect(),
             server: endpoint.server.as_ref(),
-            children: endpoint.child.iter().chain(origin).collect(),
+            hosted: endpoint.hosted.iter().chain(origin).map(AsRef::as_ref).collect(),
             bytes_max: (memory_mib > 0).then_some(bytes_max),
             readings: CacheReadings {
                 stats_provider: StatsProvider::Unavailable,
@@ -182,6 +207,8 @@ impl<'a> Sampler<'a> {
     pub(super) fn finish(mut self) -> Observations {
         let before = self.readings.last.requests.loads;
         self.read_counters();
+        // One that is lost has ended the load by itself.
+        self.stop_reason = self.stop_reason.take().or_else(|| self.ended_server());
         if let Some(mut last) = self.last_second.take() {
             if let Some(open) = &mut last.open {
                 open.source_loads += self.readings.last.requests.loads.saturating_sub(before);
@@ -209,7 +236,7 @@ impl<'a> Sampler<'a> {
 
     /// Reads the counters of the cache; without an answer the last ones stay.
     fn read_counters(&mut self) {
-        let text = self.stats.and_then(|stats| get(stats).ok());
+        let text = self.stats.and_then(|stats| stats.read().ok());
         let stats = text.and_then(|text| serde_json::from_str::<StatsPage>(&text).ok());
         self.readings.is_last = stats.is_some();
         let Some(stats) = stats else { return };
@@ -222,17 +249,12 @@ impl<'a> Sampler<'a> {
         self.readings.bytes_max = self.readings.bytes_max.max(self.readings.last.store.bytes);
     }
 
-    /// Cancels the load where it cannot go on.
+    /// Cancels the load where it cannot go on. `usage`: of the processes on this machine.
     fn guard(&mut self, elapsed: Duration, usage: &BTreeMap<Role, Usage>) {
         if self.stop_reason.is_some() {
             return;
         }
         let bytes: u64 = usage.values().map(|usage| usage.rss_bytes).sum();
-        let gone = || {
-            let mut children =
-                self.children.iter().filter_map(|child| child.check().err().map(HttpError::from));
-            children.next().or_else(|| self.server?.check().err()).map(StopReason::Ended)
-        };
         let too_much = |most: &u64| bytes > *most;
         let memory = self.bytes_max.filter(too_much).map(|most| {
             StopReason::Memory(format!(
@@ -242,10 +264,15 @@ impl<'a> Sampler<'a> {
                 most >> 20,
             ))
         });
-        self.stop_reason = memory.or_else(gone);
+        self.stop_reason = memory.or_else(|| self.ended_server());
         if self.stop_reason.is_some() {
             self.stop.cancel();
         }
+    }
+
+    fn ended_server(&self) -> Option<StopReason> {
+        let mut ended = self.hosted.iter().filter_map(|server| server.check().err().map(HttpError::from));
+        ended.next().or_else(|| self.server?.check().err()).map(StopReason::Ended)
     }
 }
 
@@ -270,7 +297,7 @@ impl Observer for Sampler<'_> {
     fn on_start(&mut self, _: LoadStart) {
         let start = |window| {
             let processes = self.processes.iter().map(SampledProcess::accounted).collect();
-            AccountingThread::start(window, processes, self.stats.map(str::to_owned))
+            AccountingThread::start(window, processes, self.stats.cloned())
         };
         self.accounting = self.window.map(start);
     }
@@ -283,13 +310,14 @@ impl Observer for Sampler<'_> {
         self.read_counters();
         let last = self.readings.last;
         let StoreStats { entries, bytes, .. } = last.store;
-        let usage: BTreeMap<_, _> =
+        let mut usage: BTreeMap<_, _> =
             self.processes.iter_mut().filter_map(|process| Some((process.role, process.usage()?))).collect();
         self.guard(progress.elapsed(), &usage);
         let number = progress.elapsed().as_secs().saturating_sub(1);
         let is_whole = usage.len() == self.processes.len();
         let own_cores = is_whole.then(|| usage.values().map(|usage| usage.cpu).sum());
         let disturbance = self.disturbances.second(number, &members, own_cores, stopped);
+        usage.extend(self.remote.iter_mut().filter_map(|process| Some((process.role, process.usage()?))));
         let is_due =
             |(probe, _): &(PreflightProbe, Seed)| probe.at.is_some_and(|at| at <= progress.elapsed());
         let (due, later): (Vec<_>, Vec<_>) = self.probes.drain(..).partition(is_due);
@@ -380,17 +408,53 @@ mod tests {
 
     use rustix::process::{Pid, Signal, kill_process};
     use stockade_load::{generator::GeneratorSecond, sample::Response};
-    use stockade_model::{outcome::Outcome, time::Time, timing::Timing};
+    use stockade_model::{
+        outcome::Outcome,
+        server::{ProcessReading, ServerError},
+        time::Time,
+        timing::Timing,
+    };
 
     use super::*;
+    use crate::http::fetch::get;
 
     fn endpoint() -> TargetEndpoint {
         TargetEndpoint {
             url: "http://127.0.0.1:1".to_owned(),
             stats: None,
             pid: None,
-            child: None,
+            hosted: None,
             server: None,
+        }
+    }
+
+    /// A server of which only the admin page is there.
+    #[derive(Debug)]
+    struct AnsweringAt(String);
+
+    impl HostedServer for AnsweringAt {
+        fn url(&self) -> &str {
+            &self.0
+        }
+
+        fn process(&self) -> Option<u32> {
+            None
+        }
+
+        fn page(&self, path: &str) -> Result<String, String> {
+            get(&format!("{}{path}", self.0))
+        }
+
+        fn reading(&self) -> Option<ProcessReading> {
+            None
+        }
+
+        fn check(&self) -> Result<(), ServerError> {
+            Ok(())
+        }
+
+        fn unresponsive(&self, error: &str) -> ServerError {
+            ServerError { message: error.to_owned(), is_usage: false }
         }
     }
 
@@ -452,7 +516,8 @@ mod tests {
         let id = Pid::from_child(&process);
         kill_process(id, Signal::STOP).expect("it runs");
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let stats = Some(format!("http://{}/", listener.local_addr().expect("an address")));
+        let url = format!("http://{}/", listener.local_addr().expect("an address"));
+        let stats = Some(CounterPage { server: Arc::new(AnsweringAt(url)), path: "" });
         let respond = move |_| {
             let (mut tcp, _) = listener.accept().expect("a request");
             kill_process(id, Signal::CONT).expect("it is stopped");

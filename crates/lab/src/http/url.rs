@@ -1,14 +1,17 @@
 //! The target `url`: a server that runs already, or one that each measurement starts.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
-use stockade_model::{record::OriginStage, seed::Seed};
+use stockade_model::{
+    record::{OriginStage, Role},
+    seed::Seed,
+    server::HostedServer,
+};
 
 use super::{
     HttpError, HttpLoad,
-    child::Child,
     fetch::send,
-    sampler::TargetEndpoint,
+    sampler::{CounterPage, TargetEndpoint},
     server::{CommandEnvironment, ServerProcess, is_reachable},
 };
 use crate::{
@@ -41,7 +44,8 @@ pub enum CacheReset {
 
 impl Target for UrlTarget {
     fn facts(&self) -> Facts {
-        self.load.traffic.facts()
+        let servers: &[Role] = if self.load.origin.is_some() { &[Role::Origin] } else { &[] };
+        Facts { servers, ..self.load.traffic.facts() }
     }
 
     fn stages(&self, environment: &Environment) -> Vec<OriginStage> {
@@ -77,14 +81,14 @@ impl UrlTarget {
     fn start(
         &self,
         environment: &Environment,
-        origin: Option<&Child>,
+        origin: Option<&Arc<dyn HostedServer>>,
         folder: &Path,
     ) -> Result<TargetEndpoint, HttpError> {
         let Self { url, pid, before, command, reset, .. } = self;
         let commands = CommandEnvironment {
             experiment: &environment.folder,
             folder,
-            origin: origin.map(|origin| origin.url.as_str()),
+            origin: origin.map(|origin| origin.url()),
         };
         if let Some(before) = before {
             commands.run("before", before)?;
@@ -104,9 +108,9 @@ impl UrlTarget {
             Some(CacheReset::Command(command)) => commands.run("reset.command", command)?,
             None => {}
         }
-        let stats = origin.map(|origin| format!("{}/current_count", origin.admin));
+        let stats = origin.map(|origin| CounterPage { server: Arc::clone(origin), path: "/current_count" });
         let pid = server.as_ref().map(|server| server.id).or(*pid);
-        Ok(TargetEndpoint { url: url.clone(), stats, pid, child: None, server })
+        Ok(TargetEndpoint { url: url.clone(), stats, pid, hosted: None, server })
     }
 }
 

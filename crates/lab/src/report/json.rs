@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use stockade_model::record::{AgentReport, Record, Verdict};
+use stockade_model::record::{AgentReport, Record, Role, Verdict};
 
 use crate::metrics::{ArmFigures, Results};
 
@@ -18,6 +18,9 @@ struct RecordJson<'a> {
     arms: BTreeMap<String, ArmFigures>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     agents: Vec<AgentReport>,
+    /// The agents that ran servers.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    servers: BTreeMap<Role, &'a str>,
 }
 
 /// One object on one line.
@@ -47,6 +50,7 @@ pub fn report(record: &Record, results: &Results, directory: Option<&str>) -> St
         hypotheses: &record.hypotheses,
         arms,
         agents: AgentReport::of_all(record.agents()),
+        servers: record.servers(),
     };
     serde_json::to_string(&report).expect("figures are JSON") + "\n"
 }

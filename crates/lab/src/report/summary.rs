@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use stockade_load::summary::GeneratorHealth;
 use stockade_model::{
-    record::{AgentReport, ClockKind, Expectation, Host, Hypothesis, LoadFigures, Record, Run, Verdict},
+    record::{
+        AgentReport, ClockKind, Expectation, Host, Hypothesis, LoadFigures, Record, Role, Run, Verdict,
+    },
     units::{format_count, format_milliseconds},
 };
 
@@ -434,8 +436,15 @@ pub(super) fn setup(record: &Record) -> impl Iterator<Item = (&'static str, Stri
         ("started", Some(record.started_at.clone())),
         ("seed", Some(record.seed.0.to_string())),
         ("load from", agents(record)),
+        ("origin on", server(record, Role::Origin)),
+        ("proxy on", server(record, Role::Proxy)),
     ];
     setup.into_iter().filter_map(|(what, value)| Some((what, value?)))
+}
+
+/// The agent that ran the servers with this role, if it was not this machine.
+fn server(record: &Record, role: Role) -> Option<String> {
+    record.servers().get(&role).map(|name| (*name).to_owned())
 }
 
 /// The machines that sent the load, if it was not this one.

@@ -59,6 +59,9 @@ pub struct HttpFigures {
     /// The machines that sent the load; none: this one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub agents: Vec<AgentFigures>,
+    /// The agents that ran servers, by role; a server that is absent ran on this machine.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub servers: BTreeMap<Role, String>,
     /// Requests by status; 0: no response.
     pub status_codes: BTreeMap<u16, u64>,
     /// Connections that the load opened.

@@ -1,19 +1,16 @@
 //! The highest rate at which bounds hold: one trial after the other.
 
-use std::{
-    io::{self, Write},
-    sync::Arc,
-};
+use std::io::{self, Write};
 
 use serde_json::json;
 use stockade_load::{
-    generator::{LoadTestRun, ThisProcess},
+    generator::LoadTestRun,
     schedule::Rate,
     search::{Bounds, BoundsVerdict, Search, SearchOptions, SearchResult, SearchStatus},
 };
 use stockade_model::units::format_duration;
 
-use super::{live::LiveReport, resolve};
+use super::{live::LiveReport, resolve, sender};
 use crate::{
     cli::LoadArgs,
     exit::{CommandError, Exit},
@@ -48,7 +45,7 @@ pub fn search(args: LoadArgs, bounds: &Bounds) -> Result<Exit, CommandError> {
     let mut load = resolve::trial(args, settings.from)?;
     let telemetry = Telemetry::start(&typed.telemetry, None)?;
     let stop = stop_on_signals();
-    let loads = typed.on.connect(&stop)?.unwrap_or_else(|| Arc::new(ThisProcess));
+    let loads = sender(&typed.on, &stop)?;
     while let Some(trial) = search.next_trial() {
         load.plan = resolve::trial_plan(trial.rate, &typed)?;
         let mut live = LiveReport::new(&load, None, None)?.with_figures(telemetry.figures());

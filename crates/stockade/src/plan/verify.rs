@@ -1,35 +1,25 @@
 //! `stockade plan --verify`: predicted beside measured figures.
 
-use std::{env, fmt::Write as _, path::Path};
+use std::{fmt::Write as _, path::Path};
 
 use stockade_lab::{
     report::{json, verdict},
     run::{self, Options, RunObserver},
     spec::Experiment as LabExperiment,
 };
-use stockade_model::{seed::Seed, units::format_count};
+use stockade_model::units::format_count;
 use stockade_plan::experiment::{Experiment, TOLERANCE};
 
 use crate::{
     exit::{CommandError, Exit},
     progress::{LiveScreen, RunView, stop_on_signals},
-    run::print,
+    run::{own_program, print},
 };
 
 /// Runs the experiment, and prints a line for each of its caches.
 pub fn verify(planned: &Experiment, file: &Path, record_directory: &Path) -> Result<Exit, CommandError> {
     let experiment = LabExperiment::load(file)?;
-    let program =
-        env::current_exe().map_err(|error| CommandError::Usage(format!("where is this program? {error}")))?;
-    let options = Options {
-        scale: 1.0,
-        repeats: None,
-        until_decided: None,
-        seed: Seed(1),
-        program,
-        #[cfg(feature = "http")]
-        loads: None,
-    };
+    let options = Options::new(own_program()?);
     let mut observers: Vec<Box<dyn RunObserver>> =
         vec![Box::new(LiveScreen::open(RunView::new(&experiment, options.scale)))];
     let (record, results) =

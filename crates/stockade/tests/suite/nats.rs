@@ -2,6 +2,7 @@
 
 mod faults;
 mod link;
+mod servers;
 
 use std::{
     net::SocketAddr,

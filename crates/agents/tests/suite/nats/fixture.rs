@@ -1,6 +1,7 @@
 //! A NATS server, agents in threads, a server under load.
 
 use std::{
+    collections::BTreeMap,
     fs,
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -52,6 +53,7 @@ pub fn agent_options(nats: &NatsServer, name: &str) -> AgentOptions {
         weight: 1.try_into().expect("not zero"),
         labels: Vec::new(),
         allowed: AllowedTargets::default(),
+        servers: None,
         samples: None,
         clock: AgentClock::new(),
         patience: HANG,
@@ -100,6 +102,7 @@ pub fn coordinator(nats: &NatsServer, agents: usize) -> Result<Coordinator, Coor
         subject: "test".parse().expect("a subject"),
         agents: Some(agents),
         labels: Vec::new(),
+        servers: BTreeMap::new(),
         patience: HANG,
         rebalance: false,
     };

@@ -1,6 +1,6 @@
 //! Credentials, encryption, and the servers that agents may reach.
 
-use std::{fs, sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{collections::BTreeMap, fs, sync::atomic::Ordering::Relaxed, time::Duration};
 
 use stockade_agents::{
     AgentOptions, CancellationToken, ConnectionOptions, Coordinator, CoordinatorError, CoordinatorOptions,
@@ -57,6 +57,7 @@ fn passwords_and_keys_open_the_server_and_are_not_shown() {
                 subject: "test".parse().unwrap(),
                 agents: None,
                 labels: Vec::new(),
+                servers: BTreeMap::new(),
                 patience: HANG,
                 rebalance: false,
             };
@@ -89,6 +90,7 @@ fn missing_agents_and_servers_are_named() {
         subject: "test".parse().unwrap(),
         agents: None,
         labels: vec![label.to_owned()],
+        servers: BTreeMap::new(),
         patience: Duration::from_secs(1),
         rebalance: false,
     };

@@ -1,0 +1,79 @@
+//! Servers as child processes on this machine.
+
+use std::{
+    fs,
+    net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
+};
+
+use serde_json::{Map, Value, json};
+use stockade_model::{
+    record::Role,
+    server::{HostedServer, ServerError, ServerHost, ServerOrder},
+};
+
+use super::{
+    HttpError,
+    child::{Child, ChildArguments},
+    settings::{file_error, start_with_settings},
+};
+use crate::host::host;
+
+/// Runs servers as child processes.
+#[derive(Clone, Debug)]
+pub struct ThisMachine {
+    /// `stockade`.
+    pub program: PathBuf,
+    /// The address by which others reach the servers.
+    pub address: IpAddr,
+}
+
+impl ServerHost for ThisMachine {
+    fn start(&self, order: &ServerOrder, folder: &Path) -> Result<Box<dyn HostedServer>, ServerError> {
+        let child = match order.role {
+            Role::Origin => self.start_origin(order, folder),
+            Role::Proxy | Role::Load => self.start_proxy(order, folder),
+        };
+        child.map(|child| Box::new(child) as Box<dyn HostedServer>).map_err(|error| match error {
+            HttpError::Server(error) => error,
+            error => ServerError { message: error.to_string(), is_usage: error.is_usage() },
+        })
+    }
+
+    fn memory_mib(&self) -> u64 {
+        host().memory_mib
+    }
+
+    fn name(&self) -> Option<&str> {
+        None
+    }
+}
+
+impl ThisMachine {
+    fn listen(&self, order: &ServerOrder) -> String {
+        order.listen.unwrap_or_else(|| SocketAddr::new(self.address, 0)).to_string()
+    }
+
+    /// Its stages start at `/start`.
+    fn start_origin(&self, order: &ServerOrder, folder: &Path) -> Result<Child, HttpError> {
+        let path = folder.join("origin.json");
+        fs::write(&path, &order.settings).map_err(file_error(&path))?;
+        let (path, listen) = (path.display().to_string(), self.listen(order));
+        let arguments = ["origin", &path, "--listen", &listen, "--admin", "127.0.0.1:0", "--hold"];
+        let (arguments, program) = (arguments.map(str::to_owned), &self.program);
+        Ok(Child::start(ChildArguments { role: Role::Origin, program, arguments: &arguments, folder })?)
+    }
+
+    fn start_proxy(&self, order: &ServerOrder, folder: &Path) -> Result<Child, HttpError> {
+        let mut settings = Map::from_iter([
+            ("listen".to_owned(), json!([self.listen(order)])),
+            ("admin".to_owned(), json!({ "listen": "127.0.0.1:0" })),
+            ("log".to_owned(), json!({ "format": "none" })),
+        ]);
+        let written: Map<String, Value> = serde_json::from_str(&order.settings).map_err(|error| {
+            ServerError { message: format!("the proxy's settings: {error}"), is_usage: true }
+        })?;
+        settings.extend(written);
+        start_with_settings(&self.program, &["proxy", "--config"], &settings, &folder.join("proxy.toml"))
+    }
+}
