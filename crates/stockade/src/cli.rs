@@ -99,7 +99,7 @@ pub enum Command {
     /// Send load to an HTTP server and report the results
     #[cfg(feature = "http")]
     Load(Box<LoadArgs>),
-    /// Send a share of the loads of `load --on` and `run --on` from this machine
+    /// Send a share of the loads of `load --on` and `run --on` from this machine, or run their servers
     #[cfg(feature = "http")]
     Agent(Box<AgentArgs>),
     /// Plan a cache for an access log or a trace: size, policy, ttl
