@@ -28,7 +28,7 @@ use tokio::{
     task::{LocalSet, spawn_local},
 };
 
-pub use self::servers::ServerMachine;
+pub use self::servers::ServerOptions;
 use self::{
     observer::SampleFile,
     run::ActiveRun,
@@ -57,7 +57,7 @@ pub struct AgentOptions {
     /// The servers that it may reach.
     pub allowed: AllowedTargets,
     /// What it runs servers with, if it does; then it sends no loads.
-    pub servers: Option<ServerMachine>,
+    pub servers: Option<ServerOptions>,
     /// A folder for the samples of its loads, a file each.
     pub samples: Option<PathBuf>,
     /// Its clock; one with an error is for tests.
@@ -266,8 +266,12 @@ impl Agent {
     }
 
     async fn reply(&self, to: async_nats::Subject, reply: &impl serde::Serialize) {
+        let mut bytes = encoded(reply);
+        if bytes.len() > self.client.server_info().max_payload {
+            bytes = encoded(&AgentReply::Refused("its answer is larger than a message of NATS".to_owned()));
+        }
         // Without a connection nobody waits for the reply.
-        let _ = self.client.publish(to, encoded(reply)).await;
+        let _ = self.client.publish(to, bytes).await;
         let _ = self.client.flush().await;
     }
 

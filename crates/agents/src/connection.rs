@@ -203,6 +203,8 @@ impl ConnectionOptions {
             .connection_timeout(CONNECT_TIMEOUT)
             .reconnect_delay_callback(|_| RECONNECT_DELAY)
             .ping_interval(PING_INTERVAL)
+            // Each request has its own.
+            .request_timeout(None)
             .require_tls(is_encrypted)
             .tls_client_config(tls);
         let options = self.with_credentials(options)?;

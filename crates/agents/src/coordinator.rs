@@ -21,7 +21,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use self::{
     load::AgentsLoad,
-    servers::{AgentHost, ServerSession},
+    servers::{AgentMachine, ServerSession},
 };
 use crate::{
     agent::machine,
@@ -86,7 +86,7 @@ pub enum CoordinatorError {
     },
     /// No agent is free for a server.
     #[error("no agent with --serve and the label {label} is free for the {} after {} s{others}; start one: stockade agent --nats {url} --serve ADDRESS --label {label}", role.name(), waited.as_secs())]
-    NoHost {
+    NoServerAgent {
         /// The role of the server.
         role: Role,
         /// The label of its agent.
@@ -141,7 +141,7 @@ pub struct Coordinator {
     clock: AgentClock,
     agents: Vec<AgentInfo>,
     /// The agents that run servers.
-    hosts: Vec<(Role, AgentHost)>,
+    servers: Vec<(Role, AgentMachine)>,
     rebalances: bool,
 }
 
@@ -149,8 +149,8 @@ pub struct Coordinator {
 struct FoundAgents {
     /// For loads.
     load: Vec<AgentInfo>,
-    /// For servers.
-    hosts: Vec<(Role, AgentInfo)>,
+    /// For servers, by role.
+    servers: Vec<(Role, AgentInfo)>,
 }
 
 impl fmt::Debug for Coordinator {
@@ -172,7 +172,7 @@ impl Coordinator {
             .enable_all()
             .build()
             .map_err(ConnectionError::Thread)?;
-        let (client, jetstream, agents, hosts) = runtime.block_on(async {
+        let (client, jetstream, agents, servers) = runtime.block_on(async {
             let client = options.connection.connect("stockade coordinator").await?;
             let jetstream = jetstream::new(client.clone());
             create_stores(&jetstream, &options.subject).await.map_err(|reason| ConnectionError::Store {
@@ -184,20 +184,20 @@ impl Coordinator {
                 () = cancel.cancelled() => Err(CoordinatorError::Interrupted),
                 agents = finding => agents,
             };
-            let FoundAgents { load, hosts } = agents?;
-            let hosts = if hosts.is_empty() {
+            let FoundAgents { load, servers } = agents?;
+            let servers = if servers.is_empty() {
                 Vec::new()
             } else {
                 let session = ServerSession::start(&client, &options.subject, runtime.handle().clone()).await;
                 let session = session.map_err(|error| disconnected(options, &error))?;
                 let session = Arc::new(session);
-                hosts.into_iter().map(|(role, agent)| (role, AgentHost::new(&session, agent))).collect()
+                servers.into_iter().map(|(role, agent)| (role, AgentMachine::new(&session, agent))).collect()
             };
-            Ok::<_, CoordinatorError>((client, jetstream, load, hosts))
+            Ok::<_, CoordinatorError>((client, jetstream, load, servers))
         })?;
         let subject = options.subject.clone();
         let (clock, rebalances) = (AgentClock::new(), options.rebalance);
-        Ok(Self { runtime, client, jetstream, subject, clock, agents, hosts, rebalances })
+        Ok(Self { runtime, client, jetstream, subject, clock, agents, servers, rebalances })
     }
 
     /// The agents that it uses.
@@ -222,7 +222,7 @@ impl Coordinator {
     }
 }
 
-/// True if each machine has a host of its own with this name or address.
+/// True if each machine has a server of its own with this name or address.
 fn is_loopback(host: &str) -> bool {
     let host = host.trim_matches(['[', ']']);
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
@@ -276,13 +276,13 @@ async fn find_agents(
     let mut answered = BTreeMap::new();
     let mut calls = Ticks::every(CALL_INTERVAL);
     let (mut call, mut last, mut waited) = (0_u64, None, Duration::ZERO);
+    // The choice among more agents than are needed does not depend on the first to answer.
+    let has_choice = options.agents.is_none() || !options.servers.is_empty();
+    let look_for = if has_choice { LOOK_FOR.min(options.patience) } else { Duration::ZERO };
     loop {
         let found = FoundAgents::among(&answered.values().map(|(_, agent)| agent), options);
         let waiting = found.waiting(options);
-        let is_enough = match options.agents {
-            Some(wanted) => waiting.found >= wanted,
-            None => waiting.found > 0 && waited >= LOOK_FOR,
-        };
+        let is_enough = waiting.found >= options.agents.unwrap_or(1) && waited >= look_for;
         if is_enough && waiting.servers.is_empty() {
             return Ok(found.distinct(options.agents));
         }
@@ -319,27 +319,41 @@ impl FoundAgents {
         options: &CoordinatorOptions,
     ) -> Self {
         let load = agents.clone().filter(|agent| unusable(agent, None, options).is_none()).cloned().collect();
-        let mut hosts: Vec<(Role, AgentInfo)> = Vec::new();
-        for role in options.servers.keys() {
-            let free = || agents.clone().filter(|agent| unusable(agent, Some(*role), options).is_none());
+        let mut servers: Vec<(Role, AgentInfo)> = Vec::new();
+        let free_for =
+            |role| agents.clone().filter(move |agent| unusable(agent, Some(role), options).is_none());
+        let mut roles: Vec<Role> = options.servers.keys().copied().collect();
+        // The one with the fewest agents has the first choice.
+        roles.sort_by_key(|role| free_for(*role).count());
+        for role in roles {
             // Rather one that runs no other server.
-            let is_other = |agent: &&AgentInfo| hosts.iter().all(|(_, host)| host.id != agent.id);
-            let host = free().find(is_other).or_else(|| free().next());
-            hosts.extend(host.map(|host| (*role, host.clone())));
+            let is_other = |agent: &&AgentInfo| servers.iter().all(|(_, of)| of.id != agent.id);
+            let free = free_for(role).find(is_other).or_else(|| free_for(role).next());
+            servers.extend(free.map(|agent| (role, agent.clone())));
         }
-        Self { load, hosts }
+        Self { load, servers }
     }
 
     fn waiting(&self, options: &CoordinatorOptions) -> Waiting {
-        let has_host = |role: &Role| self.hosts.iter().any(|(of, _)| of == role);
-        let servers = options.servers.keys().copied().filter(|role| !has_host(role)).collect();
+        let has_agent = |role: &Role| self.servers.iter().any(|(of, _)| of == role);
+        let servers = options.servers.keys().copied().filter(|role| !has_agent(role)).collect();
         Waiting { found: self.load.len(), wanted: options.agents, servers }
     }
 
     /// So many agents, and names of their own for all.
     fn distinct(mut self, wanted: Option<usize>) -> Self {
         self.load.truncate(wanted.unwrap_or(usize::MAX));
-        self.load = distinct(self.load);
+        let mut names: Vec<_> =
+            self.load.iter().chain(self.servers.iter().map(|(_, agent)| agent)).cloned().collect();
+        // One agent may run both servers.
+        names.sort_by(|a, b| a.id.cmp(&b.id));
+        names.dedup_by(|a, b| a.id == b.id);
+        let names = distinct(names);
+        for agent in self.load.iter_mut().chain(self.servers.iter_mut().map(|(_, agent)| agent)) {
+            if let Some(named) = names.iter().find(|named| named.id == agent.id) {
+                agent.name.clone_from(&named.name);
+            }
+        }
         self
     }
 }
@@ -359,7 +373,7 @@ fn too_few<'a>(
     let (others, url) = (reasons.collect(), options.connection.url.to_string());
     match role.and_then(|role| options.servers.get_key_value(&role)) {
         Some((role, label)) => {
-            CoordinatorError::NoHost { role: *role, label: label.clone(), waited, others, url }
+            CoordinatorError::NoServerAgent { role: *role, label: label.clone(), waited, others, url }
         }
         None => CoordinatorError::TooFew { found, wanted, waited, others, url },
     }
@@ -382,13 +396,15 @@ fn unusable(agent: &AgentInfo, role: Option<Role>, options: &CoordinatorOptions)
     if agent.version != VERSION {
         return Some(format!("has version {}, this is {VERSION}", agent.version));
     }
-    match (role, agent.serves) {
+    let labels = match (role, agent.serves) {
         (None, Some(address)) => return Some(format!("runs servers, at {address}")),
         (Some(_), None) => return Some("sends loads, and runs no servers: it has no --serve".to_owned()),
-        (None, None) | (Some(_), Some(_)) => {}
-    }
-    let of_server = role.and_then(|role| options.servers.get(&role)).map(std::slice::from_ref);
-    let labels = of_server.unwrap_or(if role.is_none() { &options.labels } else { &[] });
+        (Some(_), Some(address)) if address.is_loopback() && agent.machine != machine() => {
+            return Some(format!("serves at {address} of another machine, which others do not reach"));
+        }
+        (Some(role), Some(_)) => options.servers.get(&role).map(std::slice::from_ref).unwrap_or_default(),
+        (None, None) => &options.labels,
+    };
     if let Some(label) = labels.iter().find(|label| !agent.labels.contains(label)) {
         return Some(format!("has no label {label}"));
     }

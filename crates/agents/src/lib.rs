@@ -24,7 +24,7 @@ mod tests;
 mod wait;
 mod wire;
 
-pub use agent::{AgentError, AgentOptions, ServerMachine, serve};
+pub use agent::{AgentError, AgentOptions, ServerOptions, serve};
 pub use clock::AgentClock;
 pub use connection::{
     ConnectionError, ConnectionOptions, Credentials, CredentialsError, NatsUrl, NatsUrlError,

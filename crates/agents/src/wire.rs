@@ -39,6 +39,11 @@ pub(crate) fn lost() -> String {
     format!("no sign of life for {seconds} s: its process, its machine or its network failed")
 }
 
+/// The fault of an agent that stops by itself.
+pub(crate) fn silence() -> String {
+    format!("it heard nothing of the coordinator for {} s, and stopped", LOST_AFTER.as_secs_f64())
+}
+
 /// The first part of all subjects: letters, digits, `-` and `_`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject(String);

@@ -19,7 +19,7 @@ use stockade_model::{
 use stockade_source::documents;
 
 #[cfg(feature = "http")]
-use crate::target::ServerHosts;
+use crate::target::ServerMachines;
 use crate::{
     engine::{CancellationToken, DocumentCountError, EngineError, EngineRuntime},
     host,
@@ -52,7 +52,7 @@ pub struct Options {
     pub loads: Option<std::sync::Arc<dyn LoadRunner>>,
     /// The machines of servers, where they are not this one.
     #[cfg(feature = "http")]
-    pub hosts: ServerHosts,
+    pub machines: ServerMachines,
 }
 
 impl Options {
@@ -68,7 +68,7 @@ impl Options {
             #[cfg(feature = "http")]
             loads: None,
             #[cfg(feature = "http")]
-            hosts: ServerHosts::new(),
+            machines: ServerMachines::new(),
         }
     }
 }
@@ -254,7 +254,7 @@ pub fn check(
         environment.loads = loads.clone();
     }
     #[cfg(feature = "http")]
-    environment.hosts.clone_from(&options.hosts);
+    environment.machines.clone_from(&options.machines);
     observer.on(&RunEvent::Begin { steps: experiment.cells.len() });
     for cell in experiment.cells.iter().take_while(|_| !stop.is_cancelled()) {
         observer.on(&RunEvent::Checking { test: &cell.test, arm: &cell.arm });

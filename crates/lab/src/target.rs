@@ -23,7 +23,7 @@ use stockade_cache::{RequestStats, Stats, StoreStats};
 #[cfg(feature = "http")]
 use stockade_load::generator::{LoadRunner, ThisProcess};
 #[cfg(feature = "http")]
-use stockade_model::server::ServerHost;
+use stockade_model::server::ServerMachine;
 use stockade_model::{
     outcome::Outcomes,
     record::{self, OriginStage, Role, Times},
@@ -124,7 +124,7 @@ pub struct Environment {
     pub loads: Arc<dyn LoadRunner>,
     /// The machines of servers, where they are not this one.
     #[cfg(feature = "http")]
-    pub hosts: ServerHosts,
+    pub machines: ServerMachines,
     services: Services,
     /// Sources that are open, by their URL.
     documents: RefCell<HashMap<SourceUrl, Rc<DocumentSet>>>,
@@ -132,7 +132,7 @@ pub struct Environment {
 
 /// The machines of servers by role.
 #[cfg(feature = "http")]
-pub type ServerHosts = BTreeMap<Role, Arc<dyn ServerHost>>;
+pub type ServerMachines = BTreeMap<Role, Arc<dyn ServerMachine>>;
 
 /// The arguments of one measurement.
 pub struct MeasureContext<'a> {
@@ -158,7 +158,7 @@ impl Environment {
             #[cfg(feature = "http")]
             loads: Arc::new(ThisProcess),
             #[cfg(feature = "http")]
-            hosts: ServerHosts::new(),
+            machines: ServerMachines::new(),
             services: Services::default(),
             documents: RefCell::default(),
         }
@@ -167,8 +167,8 @@ impl Environment {
     /// The machine of servers with this role.
     #[cfg(feature = "http")]
     #[must_use]
-    pub fn host(&self, role: Role) -> Arc<dyn ServerHost> {
-        self.hosts.get(&role).cloned().unwrap_or_else(|| {
+    pub fn machine(&self, role: Role) -> Arc<dyn ServerMachine> {
+        self.machines.get(&role).cloned().unwrap_or_else(|| {
             Arc::new(ThisMachine { program: self.program.clone(), address: Ipv4Addr::LOCALHOST.into() })
         })
     }

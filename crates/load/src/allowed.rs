@@ -51,6 +51,12 @@ enum HostPattern {
 pub struct TargetPatternError(String);
 
 impl AllowedTargets {
+    /// All servers at one address.
+    #[must_use]
+    pub fn only(address: IpAddr) -> Self {
+        Self(vec![TargetPattern { host: HostPattern::Network(address.into()), port: None }])
+    }
+
     /// The addresses of an endpoint that may be reached.
     pub(crate) fn of(&self, endpoint: &Endpoint, addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
         let is_allowed =
@@ -71,12 +77,14 @@ impl AllowedTargets {
         });
         let host = if host == "localhost" { "127.0.0.1".to_owned() } else { host };
         let address: Option<IpAddr> = host.parse().ok();
+        // Some clients read a list of hosts with commas.
+        let is_name = host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte));
         self.0.iter().filter(|pattern| pattern.port.is_none() || pattern.port == port).any(|pattern| {
             match &pattern.host {
                 HostPattern::Network(network) => {
                     address.is_some_and(|address| network.contains(&address.to_canonical()))
                 }
-                HostPattern::Name(glob) => address.is_none() && matches_glob(glob, &host),
+                HostPattern::Name(glob) => is_name && matches_glob(glob, &host),
                 HostPattern::UnixPath(_) => false,
             }
         })

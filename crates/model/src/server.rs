@@ -18,10 +18,10 @@ pub struct ServerOrder {
 }
 
 /// A machine that runs servers of measurements.
-pub trait ServerHost: fmt::Debug + Send + Sync {
+pub trait ServerMachine: fmt::Debug + Send + Sync {
     /// Starts a server, and waits until it listens. Its files and its log are in `folder`, if the machine is this one. The stages of an
     /// origin wait for its page `/start`.
-    fn start(&self, order: &ServerOrder, folder: &Path) -> Result<Box<dyn HostedServer>, ServerError>;
+    fn start(&self, order: &ServerOrder, folder: &Path) -> Result<Box<dyn StartedServer>, ServerError>;
 
     /// The memory of the machine in MiB; 0: unknown.
     fn memory_mib(&self) -> u64;
@@ -31,7 +31,7 @@ pub trait ServerHost: fmt::Debug + Send + Sync {
 }
 
 /// A server that runs. It ends on drop.
-pub trait HostedServer: fmt::Debug + Send + Sync {
+pub trait StartedServer: fmt::Debug + Send + Sync {
     /// The URL at which it serves.
     fn url(&self) -> &str;
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fs, io::Write, net::IpAddr, num::NonZeroU32, sy
 use serde_json::json;
 use stockade_agents::{
     AgentClock, AgentInfo, AgentOptions, CancellationToken, ConnectionOptions, Coordinator,
-    CoordinatorOptions, Credentials, NatsUrl, ServerMachine, Subject, serve,
+    CoordinatorOptions, Credentials, NatsUrl, ServerOptions, Subject, serve,
 };
 use stockade_lab::http::ThisMachine;
 use stockade_load::AllowedTargets;
@@ -37,10 +37,11 @@ pub fn agent(args: AgentArgs) -> Result<Exit, CommandError> {
             .or(u32::try_from(cores).ok().and_then(NonZeroU32::new))
             .unwrap_or(NonZeroU32::MIN),
         labels: args.label,
-        allowed: if args.allow_target.is_empty() {
-            AllowedTargets::default()
-        } else {
-            args.allow_target.into()
+        allowed: match args.serve {
+            _ if !args.allow_target.is_empty() => args.allow_target.into(),
+            // Others reach its proxies, and so would reach what listens for this machine alone.
+            Some(address) if !address.is_loopback() => AllowedTargets::only(address),
+            Some(_) | None => AllowedTargets::default(),
         },
         servers: args.serve.map(server_machine).transpose()?,
         samples: args.out,
@@ -92,13 +93,13 @@ impl OnArgs {
             message(&format!("waiting for agents: {}{wanted}{servers}", waiting.found));
         })?;
         let names: Vec<_> = coordinator.agents().iter().map(|agent| agent.name.as_str()).collect();
-        let hosts = coordinator.hosts();
-        let servers: String = hosts
+        let machines = coordinator.machines();
+        let servers: String = machines
             .iter()
-            .filter_map(|(role, host)| Some(format!("; {}: {}", role.name(), host.name()?)))
+            .filter_map(|(role, machine)| Some(format!("; {}: {}", role.name(), machine.name()?)))
             .collect();
         message(&format!("agents: {}{servers}", names.join(", ")));
-        Ok(Some(Placement { loads: Arc::new(coordinator), hosts }))
+        Ok(Some(Placement { loads: Arc::new(coordinator), machines }))
     }
 }
 
@@ -122,9 +123,9 @@ fn connection(url: &str, nats: &NatsArgs) -> Result<(ConnectionOptions, Subject)
 }
 
 /// This program on this machine.
-fn server_machine(address: IpAddr) -> Result<ServerMachine, CommandError> {
-    let host = Arc::new(ThisMachine { program: own_program()?, address });
-    Ok(ServerMachine { host, address })
+fn server_machine(address: IpAddr) -> Result<ServerOptions, CommandError> {
+    let machine = Arc::new(ThisMachine { program: own_program()?, address });
+    Ok(ServerOptions { machine, address })
 }
 
 fn machine_name() -> String {

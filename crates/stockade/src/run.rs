@@ -10,7 +10,7 @@ use std::{
 use std::sync::Arc;
 
 #[cfg(feature = "http")]
-use stockade_lab::{engine::CancellationToken, report::openmetrics, target::ServerHosts};
+use stockade_lab::{engine::CancellationToken, report::openmetrics, target::ServerMachines};
 use stockade_lab::{
     host,
     report::{find_format, json, pull_request, screen, verdict},
@@ -43,7 +43,7 @@ pub fn run(args: RunArgs) -> Result<Exit, CommandError> {
     let stop = stop_on_signals();
     #[cfg(feature = "http")]
     let options = match agents(&args.on, &args.place, &experiment, &stop)? {
-        Some(Placement { loads, hosts }) => Options { loads: Some(loads), hosts, ..options },
+        Some(Placement { loads, machines }) => Options { loads: Some(loads), machines, ..options },
         None => options,
     };
     let view = RunView::new(&experiment, options.scale);
@@ -80,7 +80,7 @@ pub struct Placement {
     /// What sends loads.
     pub loads: Arc<dyn LoadRunner>,
     /// What runs servers, where it is not this machine.
-    pub hosts: ServerHosts,
+    pub machines: ServerMachines,
 }
 
 /// The agents of the parts of the experiment; `None`: all are on this machine.

@@ -26,7 +26,7 @@ use super::{Agent, AgentRun, Moves, PUBLISH_TIMEOUT, RETRY_DELAY, fault::Fault, 
 use crate::{
     clock::{AgentClock, Nanos},
     wait::{Ticks, pause, within},
-    wire::{ALIVE_INTERVAL, AgentStatus, ControlMessage, LOST_AFTER, RecordPart, encoded, lease_from},
+    wire::{ALIVE_INTERVAL, AgentStatus, ControlMessage, RecordPart, encoded, lease_from, silence},
 };
 
 /// Records that wait for NATS: one is a second. More are lost, and the run is invalid.
@@ -207,11 +207,6 @@ impl<'a> ActiveRun<'a> {
             () = alive => {}
         }
     }
-}
-
-/// The fault of an agent that stops by itself.
-fn silence() -> String {
-    format!("it heard nothing of the coordinator for {} s, and stopped", LOST_AFTER.as_secs_f64())
 }
 
 /// Prepares and runs the load, on a thread of its own. Returns the number of its seconds, and its end. The error is the reason.

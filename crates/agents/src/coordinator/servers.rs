@@ -19,7 +19,7 @@ use serde_json::Value;
 use stockade_model::{
     message::shown_to,
     record::Role,
-    server::{HostedServer, ProcessReading, ServerError, ServerHost, ServerOrder},
+    server::{ProcessReading, ServerError, ServerMachine, ServerOrder, StartedServer},
 };
 use tokio::{runtime::Handle, task::JoinSet};
 
@@ -36,17 +36,19 @@ use crate::{
 };
 
 /// For the start of a server.
-const START_TIMEOUT: Duration = Duration::from_secs(25);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// For its end.
 const END_TIMEOUT: Duration = Duration::from_secs(8);
 /// For a page or a reading.
-const READ_TIMEOUT: Duration = Duration::from_secs(1);
+const READ_TIMEOUT: Duration = Duration::from_secs(3);
+/// Between two looks at an agent that is asked: it may be lost meanwhile.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// An agent that has been silent for so long is not asked.
 const SILENCE_MAX: Duration = Duration::from_millis(600);
 
 /// An agent that runs servers.
 #[derive(Clone, Debug)]
-pub(super) struct AgentHost {
+pub(super) struct AgentMachine {
     session: Arc<ServerSession>,
     agent: AgentInfo,
 }
@@ -58,15 +60,17 @@ pub(super) struct ServerSession {
     subject: Subject,
     runtime: Handle,
     clock: AgentClock,
-    states: Arc<Mutex<BTreeMap<String, HostState>>>,
+    states: Arc<Mutex<BTreeMap<String, MachineState>>>,
     next: AtomicU64,
     /// Signs of life, and the watch over the agents. They end with this value.
     _tasks: JoinSet<()>,
 }
 
-/// An agent that has started a server.
-struct HostState {
+/// An agent that runs servers.
+struct MachineState {
     name: String,
+    /// The number of its servers.
+    servers: usize,
     /// When it was last heard of.
     heard: Duration,
     /// Why its servers are lost.
@@ -77,7 +81,7 @@ struct HostState {
 /// A server on an agent.
 #[derive(Debug)]
 struct RemoteServer {
-    host: AgentHost,
+    machine: AgentMachine,
     role: Role,
     id: ServerId,
     url: String,
@@ -114,20 +118,35 @@ impl ServerSession {
             // The receiver is there until the answer, or until its own timeout.
             let _ = answer.send(request_of(&client, subject, &request, wait).await);
         });
-        match answered.recv_timeout(wait + READ_TIMEOUT) {
-            Ok(Ok(AgentReply::Refused(reason))) => Err(shown_lines(&reason)),
-            Ok(reply) => reply,
-            Err(_) => Err("no answer".to_owned()),
+        loop {
+            match answered.recv_timeout(LOOK_INTERVAL) {
+                Ok(Ok(AgentReply::Refused(reason))) => return Err(shown_lines(&reason)),
+                Ok(reply) => return reply,
+                Err(mpsc::RecvTimeoutError::Disconnected) => return Err("no answer".to_owned()),
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    if let Some(fault) = self.fault_of(agent) {
+                        return Err(fault);
+                    }
+                }
+            }
         }
+    }
+
+    fn fault_of(&self, agent: &AgentInfo) -> Option<String> {
+        locked(&self.states).get(&agent.id)?.fault.clone()
     }
 }
 
-fn locked(states: &Mutex<BTreeMap<String, HostState>>) -> MutexGuard<'_, BTreeMap<String, HostState>> {
+fn locked(states: &Mutex<BTreeMap<String, MachineState>>) -> MutexGuard<'_, BTreeMap<String, MachineState>> {
     states.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Notes the agents that fail, and those that are silent for too long.
-async fn watch(states: Arc<Mutex<BTreeMap<String, HostState>>>, mut statuses: Subscriber, clock: AgentClock) {
+async fn watch(
+    states: Arc<Mutex<BTreeMap<String, MachineState>>>,
+    mut statuses: Subscriber,
+    clock: AgentClock,
+) {
     let mut ticks = Ticks::every(CHECK_INTERVAL);
     let mut last_pass = duration(clock.now());
     loop {
@@ -158,7 +177,7 @@ async fn watch(states: Arc<Mutex<BTreeMap<String, HostState>>>, mut statuses: Su
     }
 }
 
-impl HostState {
+impl MachineState {
     fn fail(&mut self, reason: &str) {
         self.fault.get_or_insert_with(|| format!("agent {}: {reason}", self.name));
         self.when_lost.drain(..).for_each(|(_, then)| then());
@@ -171,7 +190,7 @@ fn shown_lines(text: &str) -> String {
     lines.join("\n")
 }
 
-impl AgentHost {
+impl AgentMachine {
     pub(super) fn new(session: &Arc<ServerSession>, agent: AgentInfo) -> Self {
         Self { session: Arc::clone(session), agent }
     }
@@ -197,8 +216,8 @@ fn misplaced(order: &ServerOrder) -> Option<String> {
     ))
 }
 
-impl ServerHost for AgentHost {
-    fn start(&self, order: &ServerOrder, _: &Path) -> Result<Box<dyn HostedServer>, ServerError> {
+impl ServerMachine for AgentMachine {
+    fn start(&self, order: &ServerOrder, _: &Path) -> Result<Box<dyn StartedServer>, ServerError> {
         let Self { session, agent } = self;
         let error = |reason: &str, is_usage| self.error(order.role, reason, is_usage);
         if agent.machine != machine()
@@ -225,9 +244,10 @@ impl ServerHost for AgentHost {
             Err(reason) => return Err(error(&reason, false)),
         };
         let heard = duration(session.clock.now());
-        let state = HostState { name: agent.name.clone(), heard, fault: None, when_lost: Vec::new() };
-        locked(&session.states).entry(agent.id.clone()).or_insert(state);
-        Ok(Box::new(RemoteServer { host: self.clone(), role: order.role, id, url }))
+        let name = agent.name.clone();
+        let new = MachineState { name, servers: 0, heard, fault: None, when_lost: Vec::new() };
+        locked(&session.states).entry(agent.id.clone()).or_insert(new).servers += 1;
+        Ok(Box::new(RemoteServer { machine: self.clone(), role: order.role, id, url }))
     }
 
     fn memory_mib(&self) -> u64 {
@@ -241,7 +261,7 @@ impl ServerHost for AgentHost {
 
 impl RemoteServer {
     fn ask(&self, request: AgentRequest) -> Result<AgentReply, String> {
-        let AgentHost { session, agent } = &self.host;
+        let AgentMachine { session, agent } = &self.machine;
         let now = duration(session.clock.now());
         let heard = locked(&session.states).get(&agent.id).map(|state| state.heard);
         if heard.is_none_or(|heard| now.saturating_sub(heard) > SILENCE_MAX) {
@@ -251,11 +271,11 @@ impl RemoteServer {
     }
 
     fn run(&self) -> RunId {
-        self.host.session.run.clone()
+        self.machine.session.run.clone()
     }
 }
 
-impl HostedServer for RemoteServer {
+impl StartedServer for RemoteServer {
     fn url(&self) -> &str {
         &self.url
     }
@@ -279,20 +299,19 @@ impl HostedServer for RemoteServer {
     }
 
     fn check(&self) -> Result<(), ServerError> {
-        let states = locked(&self.host.session.states);
-        match states.get(&self.host.agent.id).and_then(|state| state.fault.clone()) {
+        match self.machine.session.fault_of(&self.machine.agent) {
             Some(message) => Err(ServerError { message, is_usage: false }),
             None => Ok(()),
         }
     }
 
     fn unresponsive(&self, error: &str) -> ServerError {
-        self.check().err().unwrap_or_else(|| self.host.error(self.role, error, false))
+        self.check().err().unwrap_or_else(|| self.machine.error(self.role, error, false))
     }
 
     fn when_lost(&self, then: Box<dyn FnOnce() + Send>) {
-        let mut states = locked(&self.host.session.states);
-        match states.get_mut(&self.host.agent.id).filter(|state| state.fault.is_none()) {
+        let mut states = locked(&self.machine.session.states);
+        match states.get_mut(&self.machine.agent.id).filter(|state| state.fault.is_none()) {
             Some(state) => state.when_lost.push((self.id, then)),
             None => then(),
         }
@@ -301,13 +320,28 @@ impl HostedServer for RemoteServer {
 
 impl Drop for RemoteServer {
     fn drop(&mut self) {
-        if let Some(state) = locked(&self.host.session.states).get_mut(&self.host.agent.id) {
-            state.when_lost.retain(|(id, _)| *id != self.id);
-        }
+        let AgentMachine { session, agent } = &self.machine;
         if self.check().is_ok() {
             let request = AgentRequest::EndServer { run: self.run(), server: self.id };
             // Without an answer the agent ends it without signs of life.
-            let _ = self.host.session.ask(&self.host.agent, request, END_TIMEOUT);
+            let _ = session.ask(agent, request, END_TIMEOUT);
+        }
+        let mut states = locked(&session.states);
+        if let Some(state) = states.get_mut(&agent.id) {
+            state.when_lost.retain(|(id, _)| *id != self.id);
+            state.servers -= 1;
+            if state.servers == 0 {
+                states.remove(&agent.id);
+            }
+        }
+    }
+}
+
+impl Drop for Coordinator {
+    fn drop(&mut self) {
+        // The agents of its servers are free at once.
+        if let Some((_, machine)) = self.servers.first() {
+            self.runtime.block_on(self.stop(&machine.session.run));
         }
     }
 }
@@ -315,9 +349,11 @@ impl Drop for RemoteServer {
 impl Coordinator {
     /// The agents that run servers, by the role of those.
     #[must_use]
-    pub fn hosts(&self) -> BTreeMap<Role, Arc<dyn ServerHost>> {
-        let host = |(role, host): &(Role, AgentHost)| (*role, Arc::new(host.clone()) as Arc<dyn ServerHost>);
-        self.hosts.iter().map(host).collect()
+    pub fn machines(&self) -> BTreeMap<Role, Arc<dyn ServerMachine>> {
+        let machine = |(role, machine): &(Role, AgentMachine)| {
+            (*role, Arc::new(machine.clone()) as Arc<dyn ServerMachine>)
+        };
+        self.servers.iter().map(machine).collect()
     }
 }
 

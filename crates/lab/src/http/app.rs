@@ -43,7 +43,7 @@ impl Target for AppTarget {
         let measured = self.load.measure(environment, context, seed, |_, _| {
             let settings = self.resolved_settings(environment)?;
             let child = start_with_settings(&environment.program, &["app"], &settings, &path)?;
-            Ok(TargetEndpoint::of_hosted(Arc::new(child)))
+            Ok(TargetEndpoint::of_started(Arc::new(child)))
         });
         Ok(measured?)
     }

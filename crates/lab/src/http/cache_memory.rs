@@ -12,7 +12,7 @@ const GZIP_RATIO: f64 = 0.77;
 /// The cache exceeds the machine's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "its cache would hold about {needed_mib} MiB, more than 60 % of this machine's {memory_mib} MiB: write a smaller limit, or let \
+    "its cache would hold about {needed_mib} MiB, more than 60 % of its machine's {memory_mib} MiB: write a smaller limit, or let \
      it take less time (--scale)"
 )]
 pub struct CacheMemoryError {

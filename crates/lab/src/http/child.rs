@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 use stockade_model::{
     record::Role,
-    server::{HostedServer, ProcessReading, ServerError},
+    server::{ProcessReading, ServerError, StartedServer},
 };
 use stockade_net::proc;
 
@@ -131,7 +131,7 @@ impl Child {
     }
 }
 
-impl HostedServer for Child {
+impl StartedServer for Child {
     fn url(&self) -> &str {
         &self.url
     }

@@ -59,6 +59,8 @@ impl DisturbanceMonitor {
         let now = Readings::now(processes);
         let own_cores = own_cores.filter(|_| self.knows_processes);
         let disturbance = disturbance(&self.last, &now, own_cores, stopped);
+        // Without a process on this machine the measurement is on others.
+        let disturbance = disturbance.filter(|_| !processes.is_empty());
         self.last = now;
         self.disturbed.extend(disturbance.map(|disturbance| (second, disturbance)));
         disturbance

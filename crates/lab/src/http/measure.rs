@@ -6,7 +6,7 @@ use stockade_load::{generator::LoadTestRun, summary::Summary, tally::Tally};
 use stockade_model::{
     record::{self, Calls, HttpFigures, OpenFigures, Role},
     seed::Seed,
-    server::{HostedServer, ServerOrder},
+    server::{ServerOrder, StartedServer},
     units::{format_count, milliseconds},
 };
 
@@ -27,7 +27,7 @@ impl HttpLoad {
         environment: &Environment,
         context: MeasureContext<'_>,
         url_seed: Seed,
-        start: impl FnOnce(Option<&Arc<dyn HostedServer>>, &Path) -> Result<TargetEndpoint, HttpError>,
+        start: impl FnOnce(Option<&Arc<dyn StartedServer>>, &Path) -> Result<TargetEndpoint, HttpError>,
     ) -> Result<Option<Measurement>, HttpError> {
         let MeasureContext { seed, folder, cancel, sink } = context;
         fs::create_dir_all(folder).map_err(file_error(folder))?;
@@ -40,7 +40,7 @@ impl HttpLoad {
         let cancel_load = cancel.child_token();
         let memory_mib = environment.memory_mib;
         let is_load_here = environment.loads.is_this_process();
-        for server in origin.iter().chain(&endpoint.hosted) {
+        for server in origin.iter().chain(&endpoint.started) {
             let cancel_load = cancel_load.clone();
             server.when_lost(Box::new(move || cancel_load.cancel()));
         }
@@ -78,11 +78,12 @@ impl HttpLoad {
         invalid.extend(probes.iter().filter_map(probe::mismatch));
         notes.extend(note_of_unknown_freshness(summary.measured.hits_of_unknown_freshness));
         let has_invalid_counts = invalid.len() > of_times;
-        let started = [(Role::Origin, origin.as_ref()), (Role::Proxy, endpoint.hosted.as_ref())];
+        let started = [(Role::Origin, origin.as_ref()), (Role::Proxy, endpoint.started.as_ref())];
         let remote =
             started.into_iter().filter(|(_, server)| server.is_some_and(|of| of.process().is_none()));
-        let servers =
-            remote.filter_map(|(role, _)| Some((role, environment.host(role).name()?.to_owned()))).collect();
+        let servers = remote
+            .filter_map(|(role, _)| Some((role, environment.machine(role).name()?.to_owned())))
+            .collect();
         let http = HttpFigures {
             users: self.traffic.users(),
             stats_provider: readings.stats_provider,
@@ -104,7 +105,7 @@ impl HttpLoad {
     pub(super) fn check_setup(
         &self,
         environment: &Environment,
-        start: impl FnOnce(Option<&Arc<dyn HostedServer>>, &Path) -> Result<TargetEndpoint, HttpError>,
+        start: impl FnOnce(Option<&Arc<dyn StartedServer>>, &Path) -> Result<TargetEndpoint, HttpError>,
     ) -> Result<(), HttpError> {
         let folder = tempfile::tempdir().map_err(file_error(&env::temp_dir()))?;
         let Some(recipe) = &self.origin else { return start(None, folder.path()).map(drop) };
@@ -113,7 +114,7 @@ impl HttpLoad {
         let origin = start_origin(&recipe.answering(&nonce), environment, folder.path())?;
         origin.page("/start").map_err(|error| origin.unresponsive(&error))?;
         let endpoint = start(Some(&origin), folder.path())?;
-        if endpoint.hosted.is_some() || endpoint.url.starts_with("https:") {
+        if endpoint.started.is_some() || endpoint.url.starts_with("https:") {
             // Our proxy has the origin's address from this run. Probes are sent without TLS.
             return Ok(());
         }
@@ -202,10 +203,10 @@ fn start_origin(
     recipe: &RecipeSpec,
     environment: &Environment,
     folder: &Path,
-) -> Result<Arc<dyn HostedServer>, HttpError> {
+) -> Result<Arc<dyn StartedServer>, HttpError> {
     let settings = recipe.text(&environment.folder).map_err(HttpError::Recipe)?;
     let order = ServerOrder { role: Role::Origin, settings, listen: recipe.listen };
-    Ok(environment.host(Role::Origin).start(&order, folder)?.into())
+    Ok(environment.machine(Role::Origin).start(&order, folder)?.into())
 }
 
 /// Why freshness is absent from the figures.

@@ -8,7 +8,7 @@ use std::{
 
 use stockade_model::{
     record::{Role, Usage},
-    server::{HostedServer, ProcessReading},
+    server::{ProcessReading, StartedServer},
 };
 use stockade_net::proc;
 
@@ -33,7 +33,7 @@ pub(super) struct SampledProcess {
 /// A process on another machine, and its last reading.
 pub(super) struct RemoteProcess {
     pub(super) role: Role,
-    server: Arc<dyn HostedServer>,
+    server: Arc<dyn StartedServer>,
     last: Option<ProcessReading>,
 }
 
@@ -67,6 +67,11 @@ impl SampledProcess {
             Self { role, id, members: BTreeMap::new(), at: instant(), has_changed: false, memory };
         process.members = process.cpu_times();
         process
+    }
+
+    /// The next usage begins now.
+    pub(super) fn begin(&mut self) {
+        (self.members, self.at) = (self.cpu_times(), instant());
     }
 
     /// The usage since the last sample; `None`: it has ended, or the last sample was just now.
@@ -126,8 +131,13 @@ impl SampledProcess {
 
 impl RemoteProcess {
     /// `None`: it is on this machine.
-    pub(super) fn of(role: Role, server: Arc<dyn HostedServer>) -> Option<Self> {
+    pub(super) fn of(role: Role, server: Arc<dyn StartedServer>) -> Option<Self> {
         server.process().is_none().then(|| Self { role, last: server.reading(), server })
+    }
+
+    /// The next usage begins now.
+    pub(super) fn begin(&mut self) {
+        self.last = self.server.reading().or(self.last);
     }
 
     /// The usage since the last reading; `None`: it does not answer, or the last reading was just now.

@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use serde_json::{Map, Value, json};
 use stockade_model::{
     record::{OriginStage, Role},
-    server::{HostedServer, ServerOrder},
+    server::{ServerOrder, StartedServer},
     units::parse_size,
 };
 
@@ -38,7 +38,7 @@ impl Target for ProxyTarget {
     fn check(&self, environment: &Environment) -> Result<(), TargetError> {
         self.load.check_files(&environment.folder)?;
         let bytes = self.estimated_cache_bytes(environment).unwrap_or_default();
-        cache_memory::check(bytes, environment.host(Role::Proxy).memory_mib()).map_err(HttpError::from)?;
+        cache_memory::check(bytes, environment.machine(Role::Proxy).memory_mib()).map_err(HttpError::from)?;
         Ok(self.load.check_setup(environment, |origin, folder| self.start(environment, origin, folder))?)
     }
 
@@ -71,7 +71,7 @@ impl ProxyTarget {
     fn start(
         &self,
         environment: &Environment,
-        origin: Option<&Arc<dyn HostedServer>>,
+        origin: Option<&Arc<dyn StartedServer>>,
         folder: &Path,
     ) -> Result<TargetEndpoint, HttpError> {
         let url =
@@ -79,7 +79,7 @@ impl ProxyTarget {
         let settings: Map<String, Value> = url.into_iter().chain(self.settings.clone()).collect();
         let settings = Value::from(settings).to_string();
         let order = ServerOrder { role: Role::Proxy, settings, listen: None };
-        Ok(TargetEndpoint::of_hosted(environment.host(Role::Proxy).start(&order, folder)?.into()))
+        Ok(TargetEndpoint::of_started(environment.machine(Role::Proxy).start(&order, folder)?.into()))
     }
 
     fn scale_entries(&mut self, factor: f64) {

@@ -13,7 +13,7 @@ use stockade_model::{
     outcome::Outcomes,
     record::{self, Accounting, CacheContents, Role, StatsProvider, Times, Usage},
     seed::Seed,
-    server::HostedServer,
+    server::StartedServer,
     units::format_duration,
 };
 
@@ -38,7 +38,7 @@ pub(super) struct TargetEndpoint {
     pub(super) stats: Option<CounterPage>,
     pub(super) pid: Option<u32>,
     /// The server itself, if this measurement started it.
-    pub(super) hosted: Option<Arc<dyn HostedServer>>,
+    pub(super) started: Option<Arc<dyn StartedServer>>,
     /// The server of its `command`.
     pub(super) server: Option<ServerProcess>,
 }
@@ -46,7 +46,7 @@ pub(super) struct TargetEndpoint {
 /// An admin page with counters.
 #[derive(Clone, Debug)]
 pub(super) struct CounterPage {
-    pub(super) server: Arc<dyn HostedServer>,
+    pub(super) server: Arc<dyn StartedServer>,
     pub(super) path: &'static str,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Sampler<'a> {
     processes: Vec<SampledProcess>,
     /// Those on other machines.
     remote: Vec<RemoteProcess>,
-    hosted: Vec<&'a dyn HostedServer>,
+    started: Vec<&'a dyn StartedServer>,
     server: Option<&'a ServerProcess>,
     /// Bound of all processes together.
     bytes_max: Option<u64>,
@@ -118,13 +118,13 @@ pub(super) struct CacheReadings {
 
 impl TargetEndpoint {
     /// A server that reports its counters at its admin address.
-    pub(super) fn of_hosted(server: Arc<dyn HostedServer>) -> Self {
+    pub(super) fn of_started(server: Arc<dyn StartedServer>) -> Self {
         let stats = Some(CounterPage { server: Arc::clone(&server), path: "/stats" });
         Self {
             url: server.url().to_owned(),
             stats,
             pid: server.process(),
-            hosted: Some(server),
+            started: Some(server),
             server: None,
         }
     }
@@ -140,7 +140,7 @@ impl<'a> Sampler<'a> {
     /// A sampler on a machine with so much memory (0 MiB: unknown).
     pub(super) fn new(
         endpoint: &'a TargetEndpoint,
-        origin: Option<&'a Arc<dyn HostedServer>>,
+        origin: Option<&'a Arc<dyn StartedServer>>,
         is_load_here: bool,
         memory_mib: u64,
         stop: &'a CancellationToken,
@@ -148,19 +148,19 @@ impl<'a> Sampler<'a> {
     ) -> Self {
         let parts = [
             is_load_here.then(|| SampledProcess::alone(Role::Load, process::id())),
-            endpoint.pid.map(|id| match endpoint.hosted {
+            endpoint.pid.map(|id| match endpoint.started {
                 Some(_) => SampledProcess::alone(Role::Proxy, id),
                 None => SampledProcess::tree(Role::Proxy, id),
             }),
             origin.and_then(|origin| Some(SampledProcess::alone(Role::Origin, origin.process()?))),
         ];
-        let hosted = [(Role::Proxy, endpoint.hosted.as_ref()), (Role::Origin, origin)];
+        let started = [(Role::Proxy, endpoint.started.as_ref()), (Role::Origin, origin)];
         let remote =
-            hosted.iter().filter_map(|(role, server)| RemoteProcess::of(*role, Arc::clone((*server)?)));
+            started.iter().filter_map(|(role, server)| RemoteProcess::of(*role, Arc::clone((*server)?)));
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of it")]
         let bytes_max = ((memory_mib << 20) as f64 * SHARE_MAX) as u64;
         let processes: Vec<_> = parts.into_iter().flatten().collect();
-        let knows_processes = origin.is_some() && (endpoint.pid.is_some() || endpoint.hosted.is_some());
+        let knows_processes = origin.is_some() && (endpoint.pid.is_some() || endpoint.started.is_some());
         let disturbances = DisturbanceMonitor::new(&members(&processes), knows_processes);
         Self {
             url: &endpoint.url,
@@ -168,7 +168,7 @@ impl<'a> Sampler<'a> {
             processes,
             remote: remote.collect(),
             server: endpoint.server.as_ref(),
-            hosted: endpoint.hosted.iter().chain(origin).map(AsRef::as_ref).collect(),
+            started: endpoint.started.iter().chain(origin).map(AsRef::as_ref).collect(),
             bytes_max: (memory_mib > 0).then_some(bytes_max),
             readings: CacheReadings {
                 stats_provider: StatsProvider::Unavailable,
@@ -271,7 +271,7 @@ impl<'a> Sampler<'a> {
     }
 
     fn ended_server(&self) -> Option<StopReason> {
-        let mut ended = self.hosted.iter().filter_map(|server| server.check().err().map(HttpError::from));
+        let mut ended = self.started.iter().filter_map(|server| server.check().err().map(HttpError::from));
         ended.next().or_else(|| self.server?.check().err()).map(StopReason::Ended)
     }
 }
@@ -295,6 +295,9 @@ impl Sampler<'_> {
 
 impl Observer for Sampler<'_> {
     fn on_start(&mut self, _: LoadStart) {
+        // The load has connected.
+        self.processes.iter_mut().for_each(SampledProcess::begin);
+        self.remote.iter_mut().for_each(RemoteProcess::begin);
         let start = |window| {
             let processes = self.processes.iter().map(SampledProcess::accounted).collect();
             AccountingThread::start(window, processes, self.stats.cloned())
@@ -423,7 +426,7 @@ mod tests {
             url: "http://127.0.0.1:1".to_owned(),
             stats: None,
             pid: None,
-            hosted: None,
+            started: None,
             server: None,
         }
     }
@@ -432,7 +435,7 @@ mod tests {
     #[derive(Debug)]
     struct AnsweringAt(String);
 
-    impl HostedServer for AnsweringAt {
+    impl StartedServer for AnsweringAt {
         fn url(&self) -> &str {
             &self.0
         }

@@ -9,7 +9,7 @@ use std::{
 use serde_json::{Map, Value, json};
 use stockade_model::{
     record::Role,
-    server::{HostedServer, ServerError, ServerHost, ServerOrder},
+    server::{ServerError, ServerMachine, ServerOrder, StartedServer},
 };
 
 use super::{
@@ -28,13 +28,16 @@ pub struct ThisMachine {
     pub address: IpAddr,
 }
 
-impl ServerHost for ThisMachine {
-    fn start(&self, order: &ServerOrder, folder: &Path) -> Result<Box<dyn HostedServer>, ServerError> {
+impl ServerMachine for ThisMachine {
+    fn start(&self, order: &ServerOrder, folder: &Path) -> Result<Box<dyn StartedServer>, ServerError> {
         let child = match order.role {
             Role::Origin => self.start_origin(order, folder),
-            Role::Proxy | Role::Load => self.start_proxy(order, folder),
+            Role::Proxy => self.start_proxy(order, folder),
+            Role::Load => {
+                Err(ServerError { message: "a load is no server".to_owned(), is_usage: true }.into())
+            }
         };
-        child.map(|child| Box::new(child) as Box<dyn HostedServer>).map_err(|error| match error {
+        child.map(|child| Box::new(child) as Box<dyn StartedServer>).map_err(|error| match error {
             HttpError::Server(error) => error,
             error => ServerError { message: error.to_string(), is_usage: error.is_usage() },
         })

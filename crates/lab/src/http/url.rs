@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use stockade_model::{
     record::{OriginStage, Role},
     seed::Seed,
-    server::HostedServer,
+    server::StartedServer,
 };
 
 use super::{
@@ -81,7 +81,7 @@ impl UrlTarget {
     fn start(
         &self,
         environment: &Environment,
-        origin: Option<&Arc<dyn HostedServer>>,
+        origin: Option<&Arc<dyn StartedServer>>,
         folder: &Path,
     ) -> Result<TargetEndpoint, HttpError> {
         let Self { url, pid, before, command, reset, .. } = self;
@@ -110,7 +110,7 @@ impl UrlTarget {
         }
         let stats = origin.map(|origin| CounterPage { server: Arc::clone(origin), path: "/current_count" });
         let pid = server.as_ref().map(|server| server.id).or(*pid);
-        Ok(TargetEndpoint { url: url.clone(), stats, pid, hosted: None, server })
+        Ok(TargetEndpoint { url: url.clone(), stats, pid, started: None, server })
     }
 }
 

@@ -11,10 +11,7 @@ use stockade_net::proc::process_tree;
 use stockade_services::NatsServer;
 
 use super::agent;
-use crate::{
-    running::Running,
-    support::{ProgramOutput, Sandbox},
-};
+use crate::{running::Running, support::Sandbox};
 
 /// Longer than anything takes after a fault, also on a busy machine.
 const BOUND: Duration = Duration::from_mins(1);
@@ -68,34 +65,37 @@ impl Machines {
         let began = Instant::now();
         loop {
             assert!(began.elapsed() < BOUND, "no proxy");
+            let is_measuring = folder.exists();
             let child = process_tree(self.proxy.id()).into_iter().find(|id| *id != self.proxy.id());
-            if let Some(child) = child.filter(|_| folder.exists()) {
+            if let Some(child) = child.filter(|_| is_measuring) {
                 thread::park_timeout(Duration::from_secs(2));
                 return Pid::from_raw(child.cast_signed()).expect("a process");
             }
-            thread::yield_now();
+            thread::park_timeout(Duration::from_millis(10));
         }
     }
 
-    /// True once the agents have no server left.
-    fn have_no_servers(&self, since: Instant) -> bool {
-        while since.elapsed() < BOUND {
-            if process_tree(self.proxy.id()).len() + process_tree(self.origin.id()).len() == 2 {
-                return true;
-            }
-            thread::yield_now();
+    /// True if no agent has a server.
+    fn have_no_servers(&self) -> bool {
+        [&self.origin, &self.proxy].iter().all(|agent| process_tree(agent.id()).len() == 1)
+    }
+
+    /// True once no agent has a server.
+    #[expect(clippy::disallowed_methods, reason = "real processes in real time")]
+    fn end_servers(&self) -> bool {
+        let since = Instant::now();
+        while !self.have_no_servers() && since.elapsed() < BOUND {
+            thread::park_timeout(Duration::from_millis(10));
         }
-        false
+        self.have_no_servers()
     }
 }
 
 const LABELS: [&str; 4] = ["--origin-label", "db", "--proxy-label", "edge"];
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "real processes in real time")]
 fn origin_and_proxy_on_agents_are_measured_there() {
     let machines = Machines::start(2);
-    let since = Instant::now();
     let output = machines.run(&[&LABELS[..], &["--format", "json"]].concat()).ended();
     assert_eq!(output.code, 0, "{}", output.stderr);
     assert!(output.stderr.contains("agents: a, b; proxy: edge; origin: db\n"), "{}", output.stderr);
@@ -110,28 +110,21 @@ fn origin_and_proxy_on_agents_are_measured_there() {
     assert!(arm["rss_mib"]["load"].is_null(), "{arm}");
     let record = Running::start(&machines.sandbox, &["report", "record"], "").ended();
     assert!(record.stdout.contains("edge") && record.stdout.contains("db"), "{}", record.stdout);
-    // It has waited for their end.
-    assert!(machines.have_no_servers(since));
-}
-
-/// The end of a run after a fault, which it has to name.
-fn ended_with(run: Running, machines: &Machines, since: Instant, reason: &str) -> ProgramOutput {
-    let output = run.ended();
-    assert!(since.elapsed() < BOUND, "{:?}", since.elapsed());
-    assert_eq!(output.code, 1, "{}", output.stderr);
-    assert!(output.stderr.contains(reason), "{}", output.stderr);
-    assert!(machines.have_no_servers(since), "a server goes on");
-    output
+    assert!(machines.have_no_servers(), "it has not waited for their end");
 }
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "real processes in real time")]
 fn server_that_ends_and_agent_that_is_lost_are_named() {
-    let machines = Machines::start(60);
+    let machines = Machines::start(300);
     let run = machines.run(&LABELS);
     let (proxy, since) = (machines.proxy_process(), Instant::now());
     kill_process(proxy, Signal::KILL).expect("it runs");
-    ended_with(run, &machines, since, "agent edge: the proxy has ended: signal: 9");
+    let output = run.ended();
+    assert!(since.elapsed() < BOUND, "{:?}", since.elapsed());
+    assert_eq!(output.code, 1, "{}", output.stderr);
+    assert!(output.stderr.contains("agent edge: the proxy has ended: signal: 9"), "{}", output.stderr);
+    assert!(machines.end_servers(), "a server goes on");
     std::fs::remove_dir_all(machines.sandbox.path().join("record")).expect("a record");
     let run = machines.run(&LABELS);
     machines.proxy_process();
@@ -142,19 +135,17 @@ fn server_that_ends_and_agent_that_is_lost_are_named() {
     assert!(since.elapsed() < BOUND);
     // It goes on, and finds that its time is over.
     machines.proxy.signal(Signal::CONT);
-    assert!(machines.have_no_servers(since), "a server goes on");
+    assert!(machines.end_servers(), "a server goes on");
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "real processes in real time")]
 fn servers_end_with_their_coordinator() {
-    let machines = Machines::start(60);
+    let machines = Machines::start(300);
     for signal in [Signal::KILL, Signal::INT] {
         let run = machines.run(&LABELS);
         machines.proxy_process();
-        let since = Instant::now();
         run.signal(signal);
-        assert!(machines.have_no_servers(since), "{signal:?}: a server goes on");
+        assert!(machines.end_servers(), "{signal:?}: a server goes on");
         drop(run);
         std::fs::remove_dir_all(machines.sandbox.path().join("record")).expect("a record");
     }
