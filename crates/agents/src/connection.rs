@@ -122,15 +122,17 @@ pub enum ConnectionError {
     #[error(transparent)]
     Trust(#[from] TrustError),
     /// The server refused the credentials.
-    #[error("{url} refuses the credentials: {reason}; name a file of them with --nats-credentials")]
+    #[error("{url} refuses the credentials: {reason}; {}", if *had_any { "other ones are needed" } else { "name a file of them with --nats-credentials" })]
     Refused {
         /// The server.
         url: String,
         /// The answer of the server.
         reason: String,
+        /// False: none were given.
+        had_any: bool,
     },
     /// The server does not answer.
-    #[error("cannot reach NATS at {url}: {reason}; start a server: nats-server --jetstream")]
+    #[error("cannot reach NATS at {url}: {reason}{}", remedy(reason))]
     Unreachable {
         /// The server.
         url: String,
@@ -150,6 +152,19 @@ pub enum ConnectionError {
     /// The system refused a thread.
     #[error("cannot start a thread: {0}")]
     Thread(#[from] io::Error),
+}
+
+/// What helps against a failed connection.
+fn remedy(reason: &str) -> &'static str {
+    if reason.contains("certificate") {
+        "; name the file of its authority with --nats-ca, and a host that its certificate has"
+    } else if reason.contains("corrupt message") {
+        "; it has no TLS: write nats://"
+    } else if reason.contains("refused") {
+        "; start a server: nats-server --jetstream"
+    } else {
+        "; is a NATS server there?"
+    }
 }
 
 impl ConnectionError {
@@ -214,7 +229,7 @@ impl ConnectionOptions {
             let (url, reason) = (self.url.to_string(), reason(&error));
             match error.kind() {
                 ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => {
-                    ConnectionError::Refused { url, reason }
+                    ConnectionError::Refused { url, reason, had_any: self.has_credentials() }
                 }
                 _ => ConnectionError::Unreachable { url, reason },
             }
@@ -227,9 +242,18 @@ impl ConnectionOptions {
         ConnectionError::Unreachable { url: self.url.to_string(), reason }
     }
 
+    fn has_credentials(&self) -> bool {
+        self.credentials.is_some() || self.url.0.username().is_some()
+    }
+
     fn with_credentials(&self, options: ConnectOptions) -> Result<ConnectOptions, CredentialsError> {
         Ok(match self.credentials.clone() {
-            None => options,
+            None => match (self.url.0.username(), self.url.0.password()) {
+                (Some(user), password) => {
+                    options.user_and_password(user.to_owned(), password.unwrap_or_default().to_owned())
+                }
+                (None, _) => options,
+            },
             Some(Credentials::Jwt(text)) => {
                 options.credentials(&text).map_err(|_| CredentialsError::Malformed)?
             }

@@ -6,7 +6,7 @@ mod servers;
 use std::{collections::BTreeMap, fmt, net::IpAddr, num::NonZeroU32, sync::Arc, time::Duration};
 
 use async_nats::{
-    Client,
+    Client, RequestErrorKind,
     jetstream::{self, Context as JetStream, object_store, stream},
 };
 use futures_util::{StreamExt, future::join_all};
@@ -71,7 +71,7 @@ pub enum CoordinatorError {
     #[error(transparent)]
     Connection(#[from] ConnectionError),
     /// Not enough agents are free.
-    #[error("{found} of {wanted} agents are free after {} s{others}; start more: stockade agent --nats {url}", waited.as_secs())]
+    #[error("{found} of {wanted} agents are free after {} s{others}; start more: stockade agent --nats {url}{labels}", waited.as_secs())]
     TooFew {
         /// Agents that are free.
         found: usize,
@@ -81,8 +81,10 @@ pub enum CoordinatorError {
         waited: Duration,
         /// The agents that cannot be used, and why.
         others: String,
-        /// The server.
+        /// The server, and the first part of the subjects.
         url: String,
+        /// Their labels, as arguments.
+        labels: String,
     },
     /// No agent is free for a server.
     #[error("no agent with --serve and the label {label} is free for the {} after {} s{others}; start one: stockade agent --nats {url} --serve ADDRESS --label {label}", role.name(), waited.as_secs())]
@@ -370,12 +372,16 @@ fn too_few<'a>(
     let reasons = agents.filter_map(|agent| {
         Some(format!("; agent {} {}", agent.name, shown(&unusable(agent, role, options)?)))
     });
-    let (others, url) = (reasons.collect(), options.connection.url.to_string());
+    let (others, url) =
+        (reasons.collect(), format!("{}{}", options.connection.url, options.subject.suffix()));
     match role.and_then(|role| options.servers.get_key_value(&role)) {
         Some((role, label)) => {
             CoordinatorError::NoServerAgent { role: *role, label: label.clone(), waited, others, url }
         }
-        None => CoordinatorError::TooFew { found, wanted, waited, others, url },
+        None => {
+            let labels = options.labels.iter().flat_map(|label| [" --label ", label]).collect();
+            CoordinatorError::TooFew { found, wanted, waited, others, url, labels }
+        }
     }
 }
 
@@ -429,7 +435,10 @@ async fn request_of(
 ) -> Result<AgentReply, String> {
     let reply = within(wait, client.request(subject, encoded(request))).await;
     let reply = reply.ok_or_else(|| format!("no answer within {}", format_duration(wait)))?;
-    let reply = reply.map_err(|error| reason(&error))?;
+    let reply = reply.map_err(|error| match error.kind() {
+        RequestErrorKind::NoResponders => "it has ended, or lost its connection: start it again".to_owned(),
+        _ => reason(&error),
+    })?;
     serde_json::from_slice(&reply.payload).map_err(|error| error.to_string())
 }
 

@@ -11,7 +11,7 @@ use stockade_load::{
 };
 use stockade_model::{histogram::Histogram, message::shown, time::Time};
 
-use crate::wire::{AgentStatus, LOST_AFTER, RecordPart, lost};
+use crate::wire::{AgentStatus, LOST_AFTER, RecordPart, disconnected, lost};
 
 /// The agents of a run, by index.
 #[derive(Debug)]
@@ -143,10 +143,10 @@ impl Roster {
     }
 
     /// Notes agents that gave no sign of life for too long.
-    pub(crate) fn note_lost(&mut self, now: Duration) {
+    pub(crate) fn note_lost(&mut self, now: Duration, is_connected: bool) {
         for agent in self.agents.iter_mut().filter(|agent| agent.end.is_none()) {
             if now.saturating_sub(agent.seen) >= LOST_AFTER {
-                agent.fail(lost());
+                agent.fail(if is_connected { lost() } else { disconnected() });
             }
         }
     }
@@ -355,9 +355,9 @@ mod tests {
         let mut roster = roster();
         roster.record(0, end(0, &[], 0), S);
         roster.status(1, AgentStatus::Alive { ready: None }, S);
-        roster.note_lost(S + LOST_AFTER.saturating_sub(Duration::from_millis(1)));
+        roster.note_lost(S + LOST_AFTER.saturating_sub(Duration::from_millis(1)), true);
         assert!(!roster.has_fault());
-        roster.note_lost(S + LOST_AFTER);
+        roster.note_lost(S + LOST_AFTER, true);
         let faults = roster.faults();
         assert_eq!(faults.len(), 1);
         assert!(faults[0].starts_with("agent b: no sign of life for 1.5 s"), "{faults:?}");

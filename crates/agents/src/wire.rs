@@ -44,6 +44,11 @@ pub(crate) fn silence() -> String {
     format!("it heard nothing of the coordinator for {} s, and stopped", LOST_AFTER.as_secs_f64())
 }
 
+/// The same where the coordinator itself has no connection.
+pub(crate) fn disconnected() -> String {
+    format!("no sign of life for {} s: the coordinator has no connection to NATS", LOST_AFTER.as_secs_f64())
+}
+
 /// The first part of all subjects: letters, digits, `-` and `_`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject(String);
@@ -72,6 +77,11 @@ impl FromStr for Subject {
 }
 
 impl Subject {
+    /// As it is written after the URL of a server; empty for the default.
+    pub(crate) fn suffix(&self) -> String {
+        if *self == Self::default() { String::new() } else { format!(",{}", self.0) }
+    }
+
     pub(crate) fn discover(&self) -> String {
         format!("{}.discover", self.0)
     }

@@ -1,6 +1,14 @@
 //! Loads on other machines: `stockade agent`, and the coordinator of `load --on` and `run --on`.
 
-use std::{collections::BTreeMap, fs, io::Write, net::IpAddr, num::NonZeroU32, sync::Arc, thread};
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::Write,
+    net::{IpAddr, TcpListener},
+    num::NonZeroU32,
+    sync::Arc,
+    thread,
+};
 
 use serde_json::json;
 use stockade_agents::{
@@ -55,6 +63,7 @@ pub fn agent(args: AgentArgs) -> Result<Exit, CommandError> {
     if args.parent.until_stdin_ends {
         end_with_stdin();
     }
+    message(&format!("connecting to NATS at {server}"));
     let on_ready = |agent: &AgentInfo| {
         let AgentInfo { id, name, weight, labels, allowed, serves, .. } = agent;
         let mut ready = json!({"name": name, "id": id, "nats": server, "weight": weight, "labels": labels, "allowed_targets": allowed});
@@ -90,7 +99,8 @@ impl OnArgs {
             let wanted = waiting.wanted.map(|wanted| format!(" of {wanted}")).unwrap_or_default();
             let servers = waiting.servers.iter().map(|role| format!(", and one for the {}", role.name()));
             let servers = servers.collect::<Vec<_>>().concat();
-            message(&format!("waiting for agents: {}{wanted}{servers}", waiting.found));
+            let found = waiting.found.min(waiting.wanted.unwrap_or(usize::MAX));
+            message(&format!("waiting for agents: {found}{wanted}{servers}"));
         })?;
         let names: Vec<_> = coordinator.agents().iter().map(|agent| agent.name.as_str()).collect();
         let machines = coordinator.machines();
@@ -124,6 +134,9 @@ fn connection(url: &str, nats: &NatsArgs) -> Result<(ConnectionOptions, Subject)
 
 /// This program on this machine.
 fn server_machine(address: IpAddr) -> Result<ServerOptions, CommandError> {
+    TcpListener::bind((address, 0)).map_err(|error| {
+        CommandError::Usage(format!("--serve: {address} is no address of this machine: {error}"))
+    })?;
     let machine = Arc::new(ThisMachine { program: own_program()?, address });
     Ok(ServerOptions { machine, address })
 }

@@ -50,7 +50,7 @@ pub fn load(args: LoadArgs) -> Result<Exit, CommandError> {
     load.observes_samples = stream.is_some() || out.is_some();
     if on.on.is_some() && load.observes_samples {
         return Err(CommandError::Usage(
-            "agents keep their samples: start them with --out, and remove --out and formats of samples here"
+            "agents keep their samples: start them as `stockade agent --out DIR`, and remove --out and formats of samples here"
                 .to_owned(),
         ));
     }

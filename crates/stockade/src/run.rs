@@ -56,9 +56,13 @@ pub fn run(args: RunArgs) -> Result<Exit, CommandError> {
     let ui = args.ui.address.map(|address| LiveUi::start(address, &experiment.title)).transpose()?;
     #[cfg(feature = "http")]
     observers.extend(ui.as_ref().map(|ui| Box::new(ui.observer()) as _));
-    let (record, results) = run::run(experiment, &options, &directory, &stop, &mut observers)?;
-    drop(observers);
     let place = directory.display().to_string();
+    let ran = run::run(experiment, &options, &directory, &stop, &mut observers);
+    drop(observers);
+    if ran.is_err() && directory.join("report.md").exists() {
+        eprintln!("finished measurements: record, report.md and report.html in {place}");
+    }
+    let (record, results) = ran?;
     let report = match format.as_str() {
         "json" => json::report(&record, &results, Some(&place)),
         "summary" => pull_request::report(&record, &results, Some(&place)),

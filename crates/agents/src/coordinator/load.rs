@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use async_nats::{
     Client, Message, Subscriber,
+    connection::State,
     jetstream::consumer::pull::{Ordered, OrderedConfig},
 };
 use futures_util::{StreamExt, future::join_all};
@@ -203,7 +204,8 @@ impl<'a> AgentsLoad<'a> {
                 roster.excuse(pause);
                 continue;
             }
-            roster.note_lost(now);
+            let is_connected = self.coordinator.client.connection_state() == State::Connected;
+            roster.note_lost(now, is_connected);
             if let Some(Start { at, .. }) = start {
                 roster.note_behind(now.saturating_sub(duration(at)));
             }

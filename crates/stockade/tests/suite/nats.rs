@@ -212,7 +212,7 @@ fn bad_arguments_and_absent_servers_have_one_clear_line() {
         (
             &["load", "http://127.0.0.1:1", "--on", "nats://127.0.0.1:1", "--out", "a.json"],
             2,
-            "start them with --out",
+            "start them as `stockade agent --out DIR`",
         ),
         (
             &["run", "engine.toml", "--on", "nats://127.0.0.1:1"],

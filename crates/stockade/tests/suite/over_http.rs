@@ -246,7 +246,7 @@ fn run_larger_than_memory_is_refused() {
     let output = sandbox.stockade(&["run", &sandbox.file("large.toml", &text), "--out", "record"]);
     output.assert_refused(
         2,
-        &["its cache would hold about 921600000", " MiB, more than 60 % of this machine's"],
+        &["its cache would hold about 921600000", " MiB, more than 60 % of its machine's"],
     );
     assert!(!sandbox.path().join("record").exists());
 }

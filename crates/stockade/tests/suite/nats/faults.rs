@@ -147,13 +147,19 @@ fn every_fault_ends_in_right_figures_or_a_reason() {
     let points = env::var("STOCKADE_FAULTS").ok().and_then(|count| count.parse().ok());
     let mut random = 88_172_645_463_325_252_u64;
     let mut slowest = (Duration::ZERO, Duration::ZERO);
-    for point in 0..points.unwrap_or(4) {
+    for point in 0..points.unwrap_or(5) {
         // Marsaglia's xorshift.
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
-        let after = Duration::from_millis(if points.is_none() { 1_500 } else { random % 4_500 });
         let fault = FAULTS[point % FAULTS.len()];
+        let after = match (points, fault) {
+            (Some(_), _) => random % 4_500,
+            // While agents are awaited.
+            (None, Fault::RestartNats) => 20,
+            (None, _) => 1_500,
+        };
+        let after = Duration::from_millis(after);
         let outcome = run(fault, after);
         println!(
             "{fault:?} after {after:?}: ended after {:?}, silent after {:?}{}",

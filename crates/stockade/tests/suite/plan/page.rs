@@ -148,10 +148,13 @@ fn both_themes_are_readable_in_chromium() {
         backgrounds.push(browser.run(background));
         let contrast = numbers(&browser.run(CONTRAST));
         assert!(contrast[0] >= 7.0 && contrast[1] >= 4.5 && contrast[2] >= 7.0, "{theme}: {contrast:?}");
-        // The axes are redrawn in the colour of the text.
+        // The axes are redrawn in the colour of the text, in a frame after the change.
         let axis = browser.run(&format!(
-            "const axis = {CHARTS}[0].chart.axes[0].stroke();
-             return axis === getComputedStyle(document.body).color"
+            "return (async () => {{
+                const isRedrawn = () => {CHARTS}[0].chart.axes[0].stroke() === getComputedStyle(document.body).color;
+                for (let frame = 0; frame < 300 && !isRedrawn(); frame++) await new Promise(requestAnimationFrame);
+                return isRedrawn();
+            }})()"
         ));
         assert_eq!(axis, true, "{theme}");
         assert!(browser.coloured_pixels(".plot").iter().all(|pixels| *pixels > 200), "{theme}");
