@@ -93,7 +93,7 @@ impl PartitionKeys {
             return sum;
         }
         let (from, to) = (self.rank(near), self.rank(self.count - 1));
-        let between = (integral(exponent, to) - integral(exponent, from)) / self.stride;
+        let between = integral_between(exponent, from, to) / self.stride;
         let ends = f64::midpoint(weight(exponent, from), weight(exponent, to));
         let slope = |rank: f64| -exponent * weight(exponent, rank) / rank * self.stride;
         let bend = |rank: f64| {
@@ -129,6 +129,11 @@ impl PartitionKeys {
 
 fn weight(exponent: f64, rank: f64) -> f64 {
     (-exponent * rank.ln()).exp()
+}
+
+/// The integral of the weights from one rank to another. The difference of two integrals from 1 would lose digits far from 1.
+fn integral_between(exponent: f64, from: f64, to: f64) -> f64 {
+    weight(exponent, from) * from * integral(exponent, to / from)
 }
 
 /// The integral of the weights from 1 to `rank`.

@@ -11,6 +11,23 @@ fn partitions(popularity: Popularity, keys: u64, count: u64) -> Vec<PartitionKey
     (0..count).map(|number| PartitionKeys::new(popularity, keys, count, number)).collect()
 }
 
+/// Far from rank 1 the weights are small beside an integral from 1.
+#[test]
+fn mass_of_rare_keys_is_exact() {
+    for (exponent, keys, count) in
+        [(2.992_188_071_934_165, 10_010, 286), (3.0, 20_000, 299), (2.9, 19_999, 201)]
+    {
+        let parts = partitions(zipf(exponent), keys, count);
+        let last = &parts[parts.len() - 1];
+        let exact: f64 = (0..last.count()).rev().map(|key| last.rank(key).powf(-exponent)).sum();
+        assert!(
+            (last.mass() / exact - 1.0).abs() < 1e-11,
+            "{exponent} {keys} {count}: {} {exact}",
+            last.mass()
+        );
+    }
+}
+
 proptest! {
     #[test]
     fn masses_of_partitions_add_up_to_the_whole(
