@@ -56,7 +56,7 @@ pub struct AgentOptions {
     pub labels: Vec<String>,
     /// The servers that it may reach.
     pub allowed: AllowedTargets,
-    /// What it runs servers with, if it does; then it sends no loads.
+    /// The machine and the address of its servers. An agent with them sends no loads.
     pub servers: Option<ServerOptions>,
     /// A folder for the samples of its loads, a file each.
     pub samples: Option<PathBuf>,
@@ -224,7 +224,7 @@ impl Agent {
                 AgentReply::Refused("it runs servers, and sends no loads".to_owned())
             }
             (AgentRequest::Prepare { run, share }, None) => self.prepare(run, share).await,
-            (AgentRequest::StartServer { run, server, order }, Some(_)) => {
+            (AgentRequest::StartServer { run, server, order }, _) => {
                 self.start_server(run, server, order).await
             }
             (AgentRequest::Page { run, server, path }, Some(servers)) => {

@@ -154,7 +154,7 @@ pub enum ConnectionError {
     Thread(#[from] io::Error),
 }
 
-/// What helps against a failed connection.
+/// The remedy for a failed connection with this reason.
 fn remedy(reason: &str) -> &'static str {
     if reason.contains("certificate") {
         "; name the file of its authority with --nats-ca, and a host that its certificate has"

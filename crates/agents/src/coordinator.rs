@@ -149,9 +149,9 @@ pub struct Coordinator {
 
 /// The agents of a coordinator.
 struct FoundAgents {
-    /// For loads.
+    /// The agents that send the load, by name.
     load: Vec<AgentInfo>,
-    /// For servers, by role.
+    /// The agent of each server.
     servers: Vec<(Role, AgentInfo)>,
 }
 
@@ -342,25 +342,23 @@ impl FoundAgents {
         Waiting { found: self.load.len(), wanted: options.agents, servers }
     }
 
-    /// So many agents, and names of their own for all.
+    /// So many agents for the load. Agents that share a name have a part of their id after it.
     fn distinct(mut self, wanted: Option<usize>) -> Self {
         self.load.truncate(wanted.unwrap_or(usize::MAX));
-        let mut names: Vec<_> =
-            self.load.iter().chain(self.servers.iter().map(|(_, agent)| agent)).cloned().collect();
-        // One agent may run both servers.
-        names.sort_by(|a, b| a.id.cmp(&b.id));
-        names.dedup_by(|a, b| a.id == b.id);
-        let names = distinct(names);
-        for agent in self.load.iter_mut().chain(self.servers.iter_mut().map(|(_, agent)| agent)) {
-            if let Some(named) = names.iter().find(|named| named.id == agent.id) {
-                agent.name.clone_from(&named.name);
+        let of_servers = self.servers.iter_mut().map(|(_, agent)| agent);
+        let agents: Vec<&mut AgentInfo> = self.load.iter_mut().chain(of_servers).collect();
+        let known: Vec<_> = agents.iter().map(|agent| (agent.name.clone(), agent.id.clone())).collect();
+        for agent in agents {
+            // One agent may run both servers.
+            if known.iter().any(|(name, id)| *name == agent.name && *id != agent.id) {
+                agent.name = format!("{}-{}", agent.name, agent.id.get(..4).unwrap_or_default());
             }
         }
         self
     }
 }
 
-/// What is missing, and why other agents cannot be used.
+/// The error that names the missing agents, and the reason why each other one cannot be used.
 fn too_few<'a>(
     agents: impl Iterator<Item = &'a AgentInfo> + Clone,
     options: &CoordinatorOptions,
@@ -383,18 +381,6 @@ fn too_few<'a>(
             CoordinatorError::TooFew { found, wanted, waited, others, url, labels }
         }
     }
-}
-
-/// Agents with names of their own: those that share one have a part of their id after it.
-fn distinct(agents: impl IntoIterator<Item = AgentInfo>) -> Vec<AgentInfo> {
-    let mut agents: Vec<AgentInfo> = agents.into_iter().collect();
-    let names: Vec<_> = agents.iter().map(|agent| agent.name.clone()).collect();
-    for agent in &mut agents {
-        if names.iter().filter(|name| **name == agent.name).count() > 1 {
-            agent.name = format!("{}-{}", agent.name, agent.id.get(..4).unwrap_or_default());
-        }
-    }
-    agents
 }
 
 /// Why an agent cannot be used for a server with this role, or for a load.

@@ -11,7 +11,7 @@ use stockade_load::{
 };
 use stockade_model::{histogram::Histogram, message::shown, time::Time};
 
-use crate::wire::{AgentStatus, LOST_AFTER, RecordPart, disconnected, lost};
+use crate::wire::{AgentStatus, LOST_AFTER, RecordPart, lost};
 
 /// The agents of a run, by index.
 #[derive(Debug)]
@@ -146,7 +146,7 @@ impl Roster {
     pub(crate) fn note_lost(&mut self, now: Duration, is_connected: bool) {
         for agent in self.agents.iter_mut().filter(|agent| agent.end.is_none()) {
             if now.saturating_sub(agent.seen) >= LOST_AFTER {
-                agent.fail(if is_connected { lost() } else { disconnected() });
+                agent.fail(lost(is_connected));
             }
         }
     }

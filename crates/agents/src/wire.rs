@@ -34,19 +34,19 @@ pub(crate) fn lease_from(now: Nanos) -> Nanos {
 }
 
 /// The fault of an agent that gave no sign of life for [`LOST_AFTER`].
-pub(crate) fn lost() -> String {
+pub(crate) fn lost(is_coordinator_connected: bool) -> String {
     let seconds = LOST_AFTER.as_secs_f64();
-    format!("no sign of life for {seconds} s: its process, its machine or its network failed")
+    let cause = if is_coordinator_connected {
+        "its process, its machine or its network failed"
+    } else {
+        "the coordinator has no connection to NATS"
+    };
+    format!("no sign of life for {seconds} s: {cause}")
 }
 
 /// The fault of an agent that stops by itself.
 pub(crate) fn silence() -> String {
     format!("it heard nothing of the coordinator for {} s, and stopped", LOST_AFTER.as_secs_f64())
-}
-
-/// The same where the coordinator itself has no connection.
-pub(crate) fn disconnected() -> String {
-    format!("no sign of life for {} s: the coordinator has no connection to NATS", LOST_AFTER.as_secs_f64())
 }
 
 /// The first part of all subjects: letters, digits, `-` and `_`.
@@ -200,7 +200,7 @@ pub(crate) enum AgentRequest {
     Page { run: RunId, server: ServerId, path: String },
     /// The memory and the processor time of a server.
     Reading { run: RunId, server: ServerId },
-    /// End a server.
+    /// End a server; answered once its process has ended.
     EndServer { run: RunId, server: ServerId },
 }
 

@@ -47,7 +47,7 @@ pub struct Options {
     pub seed: Seed,
     /// The program that runs origin, proxy and app as child processes.
     pub program: PathBuf,
-    /// What sends loads over HTTP; `None`: this process.
+    /// Sends loads over HTTP; `None`: this process does.
     #[cfg(feature = "http")]
     pub loads: Option<std::sync::Arc<dyn LoadRunner>>,
     /// The machines of servers, where they are not this one.

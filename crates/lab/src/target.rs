@@ -119,7 +119,7 @@ pub struct Environment {
     pub folder: PathBuf,
     /// Memory of this machine in MiB; 0: unknown.
     pub memory_mib: u64,
-    /// What sends loads over HTTP.
+    /// Sends loads over HTTP: this process, or agents.
     #[cfg(feature = "http")]
     pub loads: Arc<dyn LoadRunner>,
     /// The machines of servers, where they are not this one.

@@ -67,26 +67,25 @@ impl AllowedTargets {
     /// True if the server of this URL may be reached. The addresses of a name are not looked up: a network matches addresses only.
     #[must_use]
     pub fn has_server(&self, url: &Uri) -> bool {
-        let Some(host) = url.host() else { return false };
-        let host = host.trim_matches(['[', ']']).to_ascii_lowercase();
-        let port = url.port_u16().or_else(|| match url.scheme_str()? {
-            "http" => Some(80),
-            "https" => Some(443),
-            "redis" | "rediss" => Some(6379),
-            _ => None,
-        });
+        if url.host().is_none() {
+            return false;
+        }
+        let Endpoint { host, port, .. } = Endpoint::of_url(url);
+        let is_redis = matches!(url.scheme_str(), Some("redis" | "rediss"));
+        let port = if is_redis { url.port_u16().unwrap_or(6379) } else { port };
+        let host = host.to_ascii_lowercase();
         let host = if host == "localhost" { "127.0.0.1".to_owned() } else { host };
         let address: Option<IpAddr> = host.parse().ok();
         // Some clients read a list of hosts with commas.
         let is_name = host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte));
-        self.0.iter().filter(|pattern| pattern.port.is_none() || pattern.port == port).any(|pattern| {
-            match &pattern.host {
-                HostPattern::Network(network) => {
-                    address.is_some_and(|address| network.contains(&address.to_canonical()))
-                }
-                HostPattern::Name(glob) => is_name && matches_glob(glob, &host),
-                HostPattern::UnixPath(_) => false,
+        self.0.iter().filter(|pattern| pattern.port.is_none_or(|of| of == port)).any(|pattern| match &pattern
+            .host
+        {
+            HostPattern::Network(network) => {
+                address.is_some_and(|address| network.contains(&address.to_canonical()))
             }
+            HostPattern::Name(glob) => is_name && matches_glob(glob, &host),
+            HostPattern::UnixPath(_) => false,
         })
     }
 

@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::record::Role;
 
+/// The share of a machine's memory that the servers of a measurement may take.
+pub const MEMORY_SHARE_MAX: f64 = 0.6;
+
 /// A server to start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServerOrder {

@@ -27,7 +27,7 @@ use crate::{
     ui::LiveUi,
 };
 
-/// What sends a load: agents, or this process.
+/// The sender of a load: agents, or this process.
 fn sender(on: &OnArgs, stop: &CancellationToken) -> Result<Arc<dyn LoadRunner>, CommandError> {
     let agents = on.connect(BTreeMap::new(), stop)?;
     Ok(agents.map_or_else(|| Arc::new(ThisProcess) as _, |agents| agents.loads))

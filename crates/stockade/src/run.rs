@@ -81,9 +81,9 @@ pub fn run(args: RunArgs) -> Result<Exit, CommandError> {
 /// The machines of the parts of an experiment.
 #[cfg(feature = "http")]
 pub struct Placement {
-    /// What sends loads.
+    /// Sends loads: agents.
     pub loads: Arc<dyn LoadRunner>,
-    /// What runs servers, where it is not this machine.
+    /// The agents of servers by role; a role that is absent is on this machine.
     pub machines: ServerMachines,
 }
 

@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use stockade_load::AllowedTargets;
 use stockade_model::{
     record::Role,
-    server::{ServerError, ServerMachine, ServerOrder, StartedServer},
+    server::{MEMORY_SHARE_MAX, ServerError, ServerMachine, ServerOrder, StartedServer},
 };
 use tempfile::TempDir;
 use tokio::{
@@ -35,9 +35,9 @@ use crate::{
 /// A machine that runs servers, and its address.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// What starts them.
+    /// The machine, which starts the processes of servers.
     pub machine: Arc<dyn ServerMachine>,
-    /// Where they listen.
+    /// The address at which they listen, and by which other machines reach them.
     pub address: IpAddr,
 }
 
@@ -53,8 +53,6 @@ const URL_PARAMETERS: [&str; 3] = ["lease", "prefix", "timeout"];
 const PAGES: [&str; 3] = ["/current_count", "/start", "/stats"];
 /// The most servers of a run at a time.
 const SERVERS_MAX: usize = 4;
-/// The share of the machine's memory that its servers may take.
-const MEMORY_SHARE_MAX: f64 = 0.6;
 
 /// The servers of one coordinator.
 struct Session {

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use async_nats::{Client, Subscriber};
+use async_nats::{Client, Subscriber, connection::State};
 use futures_util::StreamExt;
 use http::Uri;
 use serde_json::Value;
@@ -35,9 +35,9 @@ use crate::{
     },
 };
 
-/// For the start of a server.
+/// For the start of a server: its process has 20 s to listen.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
-/// For its end.
+/// For the end of a server: its process has 5 s before it is killed.
 const END_TIMEOUT: Duration = Duration::from_secs(8);
 /// For a page or a reading.
 const READ_TIMEOUT: Duration = Duration::from_secs(3);
@@ -53,7 +53,7 @@ pub(super) struct AgentMachine {
     agent: AgentInfo,
 }
 
-/// What a coordinator and the agents that run its servers know of each other.
+/// The run that all servers of a coordinator are in, and the state of their agents.
 pub(super) struct ServerSession {
     run: RunId,
     client: Client,
@@ -105,7 +105,7 @@ impl ServerSession {
         let (clock, states) = (AgentClock::new(), Arc::default());
         let mut tasks = JoinSet::new();
         tasks.spawn_on(send_signs_of_life(client.clone(), subject.control(&run)), &runtime);
-        tasks.spawn_on(watch(Arc::clone(&states), statuses, clock), &runtime);
+        tasks.spawn_on(watch(Arc::clone(&states), statuses, client.clone(), clock), &runtime);
         let (client, subject) = (client.clone(), subject.clone());
         Ok(Self { run, client, subject, runtime, clock, states, next: AtomicU64::new(0), _tasks: tasks })
     }
@@ -145,6 +145,7 @@ fn locked(states: &Mutex<BTreeMap<String, MachineState>>) -> MutexGuard<'_, BTre
 async fn watch(
     states: Arc<Mutex<BTreeMap<String, MachineState>>>,
     mut statuses: Subscriber,
+    client: Client,
     clock: AgentClock,
 ) {
     let mut ticks = Ticks::every(CHECK_INTERVAL);
@@ -172,7 +173,7 @@ async fn watch(
             }
         }
         for state in states.values_mut().filter(|state| now.saturating_sub(state.heard) > LOST_AFTER) {
-            state.fail(&lost());
+            state.fail(&lost(client.connection_state() == State::Connected));
         }
     }
 }

@@ -1,9 +1,8 @@
 //! Estimates the memory of a cache from the recipe and the limit.
 
 use serde_json::Value;
+use stockade_model::server::MEMORY_SHARE_MAX;
 
-/// The share of a machine's memory that a run may use.
-pub(super) const SHARE_MAX: f64 = 0.6;
 /// The proxy's default limit.
 pub(super) const LIMIT_BYTES: u64 = 256 << 20;
 /// The size of random content after gzip, as a share.
@@ -23,7 +22,7 @@ pub struct CacheMemoryError {
 /// Refuses a cache that exceeds the share of a run (0 MiB: unknown).
 pub(super) fn check(bytes: u64, memory_mib: u64) -> Result<(), CacheMemoryError> {
     let needed_mib = bytes >> 20;
-    if memory_mib > 0 && needed_mib as f64 > memory_mib as f64 * SHARE_MAX {
+    if memory_mib > 0 && needed_mib as f64 > memory_mib as f64 * MEMORY_SHARE_MAX {
         return Err(CacheMemoryError { needed_mib, memory_mib });
     }
     Ok(())

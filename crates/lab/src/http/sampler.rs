@@ -13,14 +13,13 @@ use stockade_model::{
     outcome::Outcomes,
     record::{self, Accounting, CacheContents, Role, StatsProvider, Times, Usage},
     seed::Seed,
-    server::StartedServer,
+    server::{MEMORY_SHARE_MAX, StartedServer},
     units::format_duration,
 };
 
 use super::{
     HttpError,
     accounting::{AccountingThread, AccountingWindow},
-    cache_memory::SHARE_MAX,
     disturbance::{self, DisturbanceMonitor},
     probe::{PendingProbe, PreflightProbe},
     process::{RemoteProcess, SampledProcess},
@@ -158,7 +157,7 @@ impl<'a> Sampler<'a> {
         let remote =
             started.iter().filter_map(|(role, server)| RemoteProcess::of(*role, Arc::clone((*server)?)));
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of it")]
-        let bytes_max = ((memory_mib << 20) as f64 * SHARE_MAX) as u64;
+        let bytes_max = ((memory_mib << 20) as f64 * MEMORY_SHARE_MAX) as u64;
         let processes: Vec<_> = parts.into_iter().flatten().collect();
         let knows_processes = origin.is_some() && (endpoint.pid.is_some() || endpoint.started.is_some());
         let disturbances = DisturbanceMonitor::new(&members(&processes), knows_processes);

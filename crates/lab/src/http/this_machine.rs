@@ -22,7 +22,7 @@ use crate::host::host;
 /// Runs servers as child processes.
 #[derive(Clone, Debug)]
 pub struct ThisMachine {
-    /// `stockade`.
+    /// The program `stockade`, with the commands `origin` and `proxy`.
     pub program: PathBuf,
     /// The address by which others reach the servers.
     pub address: IpAddr,
