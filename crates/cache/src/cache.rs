@@ -193,6 +193,13 @@ where
         self.engine.invalidate(key, how)
     }
 
+    /// From now on the value of `key` is served only if a load fails, within its `sie`: as after
+    /// [`Invalidation::Fallback`], but loads in flight are stored, and other nodes learn nothing. For an answer that says that a stale
+    /// value is out of date, and that is not to be stored itself. False: nothing is stored.
+    pub fn restrict_to_fallback(&self, key: &K) -> bool {
+        self.engine.restrict_to_fallback(key)
+    }
+
     /// Invalidates the entries with this [tag](crate::Builder::tags), and values with it that are being loaded. Returns the
     /// number of entries. A load's tags are known when it ends: later requests wait for it, and load again if it has
     /// the tag.

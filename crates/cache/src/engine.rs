@@ -239,6 +239,10 @@ where
         was_stored
     }
 
+    pub(crate) fn restrict_to_fallback(&self, key: &K) -> bool {
+        self.store.restrict_to_fallback(key, self.runtime.coarse_now())
+    }
+
     pub(crate) fn invalidate_tag(&self, tag: &str, how: Invalidation) -> usize {
         self.store.invalidate_tag(tag, how, self.runtime.coarse_now())
     }

@@ -138,6 +138,10 @@ impl Spans {
         Self { swr: swr.into(), stale: stale.into(), kept, spread_secs: 0.0 }
     }
 
+    fn is_fallback_only(self) -> bool {
+        self.swr == CompactDuration::FALLBACK_ONLY
+    }
+
     /// From here on a value that expires then is not stored.
     #[inline]
     pub(crate) fn kept_until(self, expires: Time) -> Time {
@@ -363,6 +367,17 @@ impl Lifetime {
         self.expires = self.expires.min(now);
         self.due = self.due.min(now);
     }
+
+    /// From now on it is served only if a load fails.
+    pub(crate) fn restrict_to_fallback(&mut self, now: Time) {
+        self.expire(now);
+        self.spans.swr = CompactDuration::FALLBACK_ONLY;
+    }
+
+    /// True if it is served only if a load fails, and not while one is slow.
+    pub(crate) fn is_fallback_only(&self) -> bool {
+        self.spans.is_fallback_only()
+    }
 }
 
 /// A [`Lifetime`] that another process can continue. Its times are relative to a moment that both know.
@@ -422,6 +437,8 @@ struct CompactDuration(u32);
 
 impl CompactDuration {
     const ZERO: Self = Self(0);
+    /// A zero that no duration is converted to. As `swr` it marks a value that is served only if a load fails.
+    const FALLBACK_ONLY: Self = Self(1 << Self::MANTISSA_BITS);
     /// The number of bits for the exponent of two.
     const EXPONENT_BITS: u32 = 5;
     const MANTISSA_BITS: u32 = u32::BITS - Self::EXPONENT_BITS;

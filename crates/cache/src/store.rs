@@ -170,12 +170,15 @@ pub struct StoredValue<V> {
     pub fresh_for: Duration,
     /// Time until it is not served any more, fresh or stale; zero if it may not be served.
     pub servable_for: Duration,
+    /// True if it is served only if a load fails, since [`Invalidation::Fallback`].
+    pub is_fallback_only: bool,
 }
 
 impl<V> StoredValue<V> {
     pub(crate) fn new(value: V, life: &Lifetime, now: Time) -> Self {
         let (fresh_for, servable_for) = (life.expires - now, life.gone() - now);
-        Self { value, age: now - life.loaded, fresh_for, servable_for }
+        let is_fallback_only = life.is_fallback_only();
+        Self { value, age: now - life.loaded, fresh_for, servable_for, is_fallback_only }
     }
 }
 
@@ -551,6 +554,11 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         let was_there = self.parts.part(hash).shard.write().invalidate(hash, key, how, now, &mut gone);
         self.end_invalidation(hash, was_there, gone, how, now);
         was_there
+    }
+
+    /// From now on the value of a key is served only if a load fails. False: nothing is stored.
+    pub(crate) fn restrict_to_fallback(&self, key: &K, now: Time) -> bool {
+        self.write(key, |shard, hash| shard.restrict_to_fallback(hash, key, now))
     }
 
     /// After the entry of a key was invalidated, and the lock was released.

@@ -37,7 +37,7 @@ struct PendingRequest {
     led_ordinal: Option<u32>,
     load_reason: LoadReason,
     mode: CacheMode,
-    /// True if a stored value can be served if the load fails.
+    /// True if a stored value can be served while the load is slow.
     has_stale: bool,
     /// True if its deadline is the soft timeout.
     is_soft_deadline: bool,
@@ -135,7 +135,10 @@ where
             0 => (0, LoadReason::Absent),
             seen_version => (seen_version, LoadReason::Reload),
         };
-        let has_stale = self.store.peek(key, now).is_some_and(|held| !held.servable_for.is_zero());
+        let has_stale = self
+            .store
+            .peek(key, now)
+            .is_some_and(|held| !held.servable_for.is_zero() && !held.is_fallback_only);
         PendingRequest { mode: CacheMode::Reload, ..self.new_pending(seen_version, load_reason, has_stale) }
     }
 
@@ -199,7 +202,8 @@ where
                 serve_stored(Outcome::Fallback, Reason::Failed(Error::BreakerOpen))
             }
             FreshnessState::StaleIfError => {
-                ControlFlow::Continue(self.new_pending(seen_version, LoadReason::Expired, true))
+                let may_be_slow = !life.is_fallback_only();
+                ControlFlow::Continue(self.new_pending(seen_version, LoadReason::Expired, may_be_slow))
             }
             FreshnessState::Gone => {
                 ControlFlow::Continue(self.new_pending(seen_version, LoadReason::Expired, false))

@@ -299,7 +299,7 @@ impl SimulatedCache {
         }
         // A load in flight is not stored.
         entry.load_ends = Time::NEVER;
-        if how == Invalidation::Soft && entry.life.kept_until() > entry.life.expires {
+        if how != Invalidation::Hard && entry.life.kept_until() > entry.life.expires {
             entry.life.expire(now);
         } else {
             self.remove(number, keys);

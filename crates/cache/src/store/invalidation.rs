@@ -17,6 +17,9 @@ use crate::locks::Lock;
 pub enum Invalidation {
     /// It is stale from now on, if the strategy serves stale; else it is removed.
     Soft,
+    /// From now on it is served only if a load fails, within the strategy's `sie`: never while a load runs, be it slow. Without
+    /// `sie` it is removed. The other nodes of a shared tier remove it.
+    Fallback,
     /// It is removed. No later request receives it, not even as a fallback.
     Hard,
 }

@@ -1,6 +1,8 @@
 //! One part of the store: entries, their eviction policy and their refills. It decides; it has no lock and never
 //! awaits.
 
+mod invalidate;
+
 use std::{
     borrow::Borrow, cmp::Reverse, collections::BinaryHeap, hash::Hash, mem::replace, num::NonZeroU32,
     time::Duration,
@@ -8,11 +10,11 @@ use std::{
 
 use foldhash::quality::FixedState;
 use hashbrown::HashTable;
+pub(crate) use invalidate::InvalidationFilter;
 use stockade_model::time::Time;
 
 use super::{
     idle::IdleTimes,
-    invalidation::Invalidation,
     limit::{Limit, LimitBounds},
     policy::{Listed, Policy, PolicyData, PolicyEntries, PolicyInstance, Slot},
     refills::{Refills, Version},
@@ -31,8 +33,6 @@ pub(crate) const RECLAIM_SLICE: usize = 32;
 const PURGE_SLICE: usize = 256;
 /// Slots that every store examines for expired entries.
 const SWEEP_SLICE: usize = 2;
-/// Entries that one step of an invalidation examines.
-const INVALIDATION_SLICE: usize = 128;
 /// Maximum number of entries allocated in advance.
 const PREALLOCATED_MAX: usize = 1 << 16;
 /// Capacity below which no memory is released.
@@ -187,13 +187,6 @@ pub(crate) struct AgedEntry<V> {
     pub(crate) version: Version,
     /// True if a recent load of it failed.
     pub(crate) is_throttled: bool,
-}
-
-pub(crate) enum InvalidationFilter<'a, K> {
-    /// Entries with a tag of this hash.
-    Tag(u64),
-    /// Entries of matching keys.
-    Keys(&'a dyn Fn(&K) -> bool),
 }
 
 /// The bits of a hash that an entry keeps. They do not depend on the bits that choose the shard.
@@ -479,85 +472,6 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     fn remove_slot(&mut self, slot: Slot, reason: RemovalReason) -> Option<RemovedEntry<K, V>> {
         self.policy.on_remove(&mut self.entries, slot);
         self.vacate(slot, reason)
-    }
-
-    /// Invalidates the entry of a key. Returns true if there was one.
-    pub(crate) fn invalidate<Q: Eq + ?Sized>(
-        &mut self,
-        hash: u64,
-        key: &Q,
-        how: Invalidation,
-        now: Time,
-        gone: &mut RemovedEntries<K, V>,
-    ) -> bool
-    where
-        K: Borrow<Q>,
-    {
-        let slot = self.find(hash, key).map(|(slot, _)| slot);
-        slot.is_some_and(|slot| self.invalidate_slot(slot, how, now, gone))
-    }
-
-    /// Invalidates some of the matching entries after a slot. Returns the kept bits of their hashes, and the slot to
-    /// continue from; `None`: this was the last step.
-    pub(crate) fn invalidate_some(
-        &mut self,
-        filter: &InvalidationFilter<'_, K>,
-        how: Invalidation,
-        after: Option<Slot>,
-        now: Time,
-        gone: &mut RemovedEntries<K, V>,
-    ) -> (Vec<u32>, Option<Slot>) {
-        let slots: Vec<Slot> = match filter {
-            &InvalidationFilter::Tag(tag) => {
-                let tagged = |tags: &TagIndex| tags.slots(tag, after, INVALIDATION_SLICE);
-                self.tags.as_ref().map(tagged).unwrap_or_default()
-            }
-            InvalidationFilter::Keys(_) => {
-                let all = (after.map_or(0, |slot| slot + 1)..)
-                    .take_while(|&slot| (slot as usize) < self.entries.len());
-                all.take(INVALIDATION_SLICE).collect()
-            }
-        };
-        let last = slots.last().copied();
-        let matches = |entry: &Entry<K, V>| match filter {
-            InvalidationFilter::Tag(_) => true,
-            InvalidationFilter::Keys(matches) => matches(&entry.key),
-        };
-        let mut invalidated = Vec::new();
-        for slot in slots {
-            let entry =
-                self.entries.get(slot as usize).and_then(Option::as_ref).filter(|entry| matches(entry));
-            if let Some(hash) = entry.map(|entry| entry.short_hash)
-                && self.invalidate_slot(slot, how, now, gone)
-            {
-                invalidated.push(hash);
-            }
-        }
-        (invalidated, last)
-    }
-
-    fn invalidate_slot(
-        &mut self,
-        slot: Slot,
-        how: Invalidation,
-        now: Time,
-        gone: &mut RemovedEntries<K, V>,
-    ) -> bool {
-        let Some(Some(entry)) = self.entries.get(slot as usize) else { return false };
-        let mut life = self.life(slot, entry);
-        let is_of_use = life.kept_until() > life.expires && !life.is_negative();
-        if how == Invalidation::Soft && is_of_use {
-            // A load that failed may succeed after the change.
-            self.refills.lift_throttle(&entry.key);
-            life.expire(now);
-            self.sweep.register(life.kept_until());
-            if let Some(entry) = &mut self.entries[slot as usize] {
-                (entry.due, entry.expires) = (life.due, life.expires);
-            }
-        } else {
-            gone.extend(self.remove_slot(slot, RemovalReason::Invalidated));
-        }
-        true
     }
 
     /// Removes the entry that the policy chooses.

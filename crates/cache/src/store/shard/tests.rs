@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, time::Duration};
 use proptest::prelude::*;
 
 use super::*;
-use crate::policy::{POLICIES, Policy};
+use crate::{
+    Invalidation,
+    policy::{POLICIES, Policy},
+};
 
 fn at(ms: u64) -> Time {
     Time::ZERO + Duration::from_millis(ms)
@@ -77,7 +80,7 @@ enum Step {
 }
 
 fn how() -> impl Strategy<Value = Invalidation> {
-    prop_oneof![Just(Invalidation::Soft), Just(Invalidation::Hard)]
+    prop_oneof![Just(Invalidation::Soft), Just(Invalidation::Fallback), Just(Invalidation::Hard)]
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -170,20 +173,20 @@ proptest! {
                 Step::Invalidate(key, how) => {
                     let was_there = shard.invalidate(hash(key), &key, how, at(now), &mut gone);
                     prop_assert_eq!(was_there, model.contains_key(&key));
-                    invalidate(&mut model, how == Invalidation::Soft && serves_stale, at(now), |of, _| of == key);
+                    invalidate(&mut model, how != Invalidation::Hard && serves_stale, at(now), |of, _| of == key);
                 }
                 Step::InvalidateTag(like, how) => {
                     let filter = InvalidationFilter::Tag(tag(like));
                     let tagged = model.values().filter(|(value, _)| tag(*value) == tag(like)).count();
                     let (hit, _) = shard.invalidate_some(&filter, how, None, at(now), &mut gone);
                     prop_assert_eq!(hit.len(), tagged);
-                    let is_stale = how == Invalidation::Soft && serves_stale;
+                    let is_stale = how != Invalidation::Hard && serves_stale;
                     invalidate(&mut model, is_stale, at(now), |_, value| tag(value) == tag(like));
                 }
                 Step::Clear(how) => {
                     let (hit, _) = shard.invalidate_some(&InvalidationFilter::Keys(&|_| true), how, None, at(now), &mut gone);
                     prop_assert_eq!(hit.len(), model.len());
-                    invalidate(&mut model, how == Invalidation::Soft && serves_stale, at(now), |_, _| true);
+                    invalidate(&mut model, how != Invalidation::Hard && serves_stale, at(now), |_, _| true);
                 }
                 Step::Evict => gone.extend(shard.evict()),
                 Step::Purge => {

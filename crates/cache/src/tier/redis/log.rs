@@ -53,7 +53,10 @@ impl InvalidationTimes {
     /// Adds an event, unless it was added before. A softly invalidated key may still be served stale.
     pub(super) fn add(&mut self, event: &TierEvent, at: Micros) {
         let of = match event {
-            TierEvent::Invalidated(InvalidationTarget::Key(key), Invalidation::Hard)
+            TierEvent::Invalidated(
+                InvalidationTarget::Key(key),
+                Invalidation::Hard | Invalidation::Fallback,
+            )
             | TierEvent::Written(key, _) => OutdatedTarget::Key(key.clone()),
             TierEvent::Invalidated(InvalidationTarget::Tag(name), _) => OutdatedTarget::Tag(tag(name)),
             TierEvent::Invalidated(InvalidationTarget::All, _) => return self.forget_before(at),
