@@ -3,13 +3,20 @@
 //! ```text
 //!   Closed --- errors_rate of the last min_calls failed ---------------> Open
 //!     ^                                                                  | open_for
-//!     '-- all probes answered, then a ramp --- HalfOpen <----------------'
-//!                                              | one failed
+//!     '-- `probes` answered, then a ramp ----- HalfOpen <----------------'
+//!                                              | one failed, of a key that had not
 //!                                              '---------> Open
 //! ```
 //!
 //! The breaker admits the loads of leaders, and calls of `Cache::admit_call`. A not-found is a success. The result of a load that
 //! started before the last change of state is not counted.
+//!
+//! A load that the source does not answer in time is a failure only if the source has answered no other load since it started: a
+//! report of a minute, or a value that never comes, says nothing about the others. For the same reason a key has one probe at a
+//! time, and after a failed one the next only after `open_for`.
+//!
+//! On the ramp the source has as many loads in flight as probes at first, and one more after each answer. Loads beyond wait for
+//! their turn.
 //!
 //! A few bad keys or clients do not close a route. While other loads are answered, failures count only if they are
 //! independent (no two share a key or a client): five of them, or as many as all loads of the window have. If nothing
@@ -17,11 +24,12 @@
 //! fails is one more independent failure, so a dead source receives four at most. After as many answers as `probes` the
 //! breaker closes without a ramp, and the failures of those few are not counted while others are answered.
 //!
-//! [`Circuit`] is the pure state machine, [`evidence`] tells a few from all, and [`Breakers`] holds a circuit behind a lock for
-//! each route.
+//! [`Circuit`] is the pure state machine, [`recovery`] has its probes and the ramp, [`evidence`] tells a few from all, and
+//! [`Breakers`] holds a circuit behind a lock for each route.
 
 mod circuit;
 mod evidence;
+mod recovery;
 
 use std::{
     hash::{BuildHasher, Hash},
@@ -29,17 +37,22 @@ use std::{
     sync::Arc,
 };
 
-use circuit::{AdmittedLoad, Circuit};
+pub(crate) use circuit::LoadOutcome;
+use circuit::{Admission, AdmittedLoad, Circuit};
 pub use circuit::{Breaker, BreakerState};
 pub(crate) use evidence::LoadIdentity;
 use foldhash::quality::FixedState;
 use hashbrown::HashMap;
 use stockade_model::{
     seed::Seed,
-    time::{Runtime, Time},
+    time::{Runtime, Time, before},
 };
+use tokio::sync::Notify;
 
-use crate::locks::{AtomicU64, Lock, Ordering, SharedLock};
+use crate::{
+    locks::{AtomicU64, AtomicUsize, Lock, Ordering, SharedLock},
+    store::budget::WaitCount,
+};
 
 /// Returns the route of a key.
 pub(crate) type RouteFn<K> = Box<dyn for<'a> Fn(&'a K) -> &'a str + Send + Sync>;
@@ -68,6 +81,18 @@ pub(crate) struct RouteBreaker {
     circuit: Lock<Circuit>,
     /// The time from which all loads pass, in nanoseconds. Read without the lock.
     closed_from: AtomicU64,
+    /// Wakes the loads that wait for their turn on the ramp, in their order.
+    turns: Notify,
+    waiting: AtomicUsize,
+}
+
+/// The breaker's answer to a load.
+#[derive(Debug)]
+pub(crate) enum BreakerVerdict<R: Runtime> {
+    Admitted(BreakerPermit<R>),
+    /// On the ramp: [`RouteBreaker::wait_for_turn`].
+    Wait,
+    Refused,
 }
 
 impl<K> Breakers<K> {
@@ -122,7 +147,12 @@ impl<K> Breakers<K> {
 
 impl RouteBreaker {
     fn new(config: Breaker) -> Arc<Self> {
-        Arc::new(Self { circuit: Lock::new(Circuit::new(config)), closed_from: AtomicU64::new(0) })
+        Arc::new(Self {
+            circuit: Lock::new(Circuit::new(config)),
+            closed_from: AtomicU64::new(0),
+            turns: Notify::new(),
+            waiting: AtomicUsize::new(0),
+        })
     }
 
     /// True if all loads pass. Only then a request waits for a load.
@@ -130,14 +160,61 @@ impl RouteBreaker {
         now.as_nanos() >= self.closed_from.load(Ordering::Relaxed)
     }
 
-    /// Admits a load; `None`: it is refused.
     pub(crate) fn admit<R: Runtime>(
         self: &Arc<Self>,
         identity: LoadIdentity,
         runtime: &R,
+    ) -> BreakerVerdict<R> {
+        // Those that wait come first.
+        if self.waiting.load(Ordering::SeqCst) > 0 && self.state(runtime.now()) == BreakerState::Ramp {
+            return BreakerVerdict::Wait;
+        }
+        match self.try_admit(identity, runtime) {
+            Ok(permit) => BreakerVerdict::Admitted(permit),
+            Err(Admission::Wait { .. }) => BreakerVerdict::Wait,
+            Err(_) => BreakerVerdict::Refused,
+        }
+    }
+
+    /// Waits on the ramp until the load is admitted. `None`: its turn has not come until `patience`, `waiting_max` loads wait already,
+    /// or the circuit has opened again.
+    pub(crate) async fn wait_for_turn<R: Runtime>(
+        self: &Arc<Self>,
+        identity: LoadIdentity,
+        runtime: &R,
+        patience: Time,
+        waiting_max: usize,
     ) -> Option<BreakerPermit<R>> {
-        let admitted = self.change(|circuit| circuit.admit(runtime.now(), identity))?;
-        Some(BreakerPermit { breaker: Arc::clone(self), admitted: Some(admitted), runtime: runtime.clone() })
+        let _waiting = WaitCount::try_start(&self.waiting, waiting_max)?;
+        loop {
+            let turn = self.turns.notified();
+            match self.try_admit(identity, runtime) {
+                Ok(permit) => {
+                    // An answer may have made room for two.
+                    self.turns.notify_one();
+                    return Some(permit);
+                }
+                Err(Admission::Wait { until }) if runtime.now() < patience => {
+                    before(runtime, until.min(patience), turn).await;
+                }
+                Err(_) => return None,
+            }
+        }
+    }
+
+    fn try_admit<R: Runtime>(
+        self: &Arc<Self>,
+        identity: LoadIdentity,
+        runtime: &R,
+    ) -> Result<BreakerPermit<R>, Admission> {
+        match self.change(|circuit| circuit.admit(runtime.now(), identity)) {
+            Admission::Admitted(admitted) => Ok(BreakerPermit {
+                breaker: Arc::clone(self),
+                admitted: Some(admitted),
+                runtime: runtime.clone(),
+            }),
+            refused => Err(refused),
+        }
     }
 
     pub(crate) fn state(&self, now: Time) -> BreakerState {
@@ -163,20 +240,27 @@ pub(crate) struct BreakerPermit<R: Runtime> {
 
 impl<R: Runtime> BreakerPermit<R> {
     /// Records the result of the load.
-    pub(crate) fn record_result(mut self, is_answered: bool) {
-        self.end(Some(is_answered));
+    pub(crate) fn record_result(mut self, outcome: LoadOutcome) {
+        self.end(outcome);
     }
 
-    fn end(&mut self, is_answered: Option<bool>) {
-        if let Some(admitted) = self.admitted.take() {
-            let now = self.runtime.now();
-            self.breaker.change(|circuit| circuit.record_result(admitted, now, is_answered));
+    fn end(&mut self, outcome: LoadOutcome) {
+        let Some(admitted) = self.admitted.take() else { return };
+        let now = self.runtime.now();
+        self.breaker.change(|circuit| circuit.record_result(admitted, now, outcome));
+        if self.breaker.waiting.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        match self.breaker.state(now) {
+            BreakerState::Ramp => self.breaker.turns.notify_one(),
+            // All pass, or all are refused.
+            _ => self.breaker.turns.notify_waiters(),
         }
     }
 }
 
 impl<R: Runtime> Drop for BreakerPermit<R> {
     fn drop(&mut self) {
-        self.end(None);
+        self.end(LoadOutcome::NotRun);
     }
 }

@@ -10,7 +10,7 @@ use stockade_model::{
 use crate::{
     answer::Answer,
     batch::{BatchLoader, Batching, join::join_all},
-    breaker::{BreakerPermit, BreakerState},
+    breaker::{BreakerPermit, BreakerState, LoadOutcome},
     engine::{
         Engine, EngineConfig,
         insertion::Insertion,
@@ -37,8 +37,17 @@ pub struct CallPermit<R: Runtime = Live>(Option<BreakerPermit<R>>);
 impl<R: Runtime> CallPermit<R> {
     /// Records the result of the call.
     pub fn record_result(self, is_answered: bool) {
+        self.end(if is_answered { LoadOutcome::Answered } else { LoadOutcome::Failed });
+    }
+
+    /// The source has not answered in time: a failure only if it has answered no other load since the call started.
+    pub fn record_timeout(self) {
+        self.end(LoadOutcome::TimedOut);
+    }
+
+    fn end(self, outcome: LoadOutcome) {
         if let Some(permit) = self.0 {
-            permit.record_result(is_answered);
+            permit.record_result(outcome);
         }
     }
 }
@@ -474,9 +483,10 @@ where
     }
 
     /// Asks the breaker for a call to the source that is no load of this cache, such as one whose answer is not stored.
-    /// A refusal is counted as that of a load is. `client` is that of [`RequestOptions`].
-    pub fn admit_call(&self, key: &K, client: Option<NonZeroU64>) -> Result<CallPermit<R>, Error> {
-        self.engine.breaker_permit(key, client).map(CallPermit)
+    /// A refusal is counted as that of a load is. `client` is that of [`RequestOptions`]. After an outage the call waits for its turn as
+    /// a load does, for `wait_timeout` at most.
+    pub async fn admit_call(&self, key: &K, client: Option<NonZeroU64>) -> Result<CallPermit<R>, Error> {
+        self.engine.breaker_permit(key, client).await.map(CallPermit)
     }
 
     /// Records all counters with the `metrics` recorder, if the cache was [built](crate::Builder::metrics) for it. This

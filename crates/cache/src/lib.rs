@@ -204,7 +204,7 @@ pub use cache::{Cache, CallPermit, Validated};
 pub use codec::{Codec, RawCodec};
 pub use engine::{
     insertion::Insertion,
-    loader::{CacheMode, LoadedValue, Remainder, RequestOptions, WithoutSource},
+    loader::{CacheMode, LoadedValue, Remainder, RequestOptions, SourceTimeout, WithoutSource},
     update::Update,
 };
 pub use entries::Entries;

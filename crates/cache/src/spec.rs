@@ -280,10 +280,22 @@ impl<T> CacheTable<T> {
         self.limit.as_ref().map(Spanned::span)
     }
 
+    /// True if the table names a preset, which replaces the strategy below it.
+    #[must_use]
+    pub fn has_preset(&self) -> bool {
+        self.strategy.is_some()
+    }
+
     /// True if the table itself has a ttl.
     #[must_use]
     pub fn has_ttl(&self) -> bool {
         self.ttl.is_some()
+    }
+
+    /// True if the table itself has a deadline of loads.
+    #[must_use]
+    pub fn has_deadline(&self) -> bool {
+        self.load.as_ref().is_some_and(|load| load.deadline.is_some())
     }
 
     /// Replaces the preset.

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use stockade_model::time::Time;
 
-use super::evidence::{Evidence, LoadIdentity, ResultWindow};
+use super::{
+    evidence::{Evidence, LoadIdentity, ResultWindow},
+    recovery::{AdmissionRamp, FailedProbes, ProbeRound},
+};
 use crate::error::InvalidStrategy;
 
 /// When a breaker opens, and how it closes again.
@@ -22,10 +25,11 @@ pub struct Breaker {
     pub min_calls: u32,
     /// How long it stays open before it admits probes.
     pub open_for: Duration,
-    /// How many probes it admits. If all of them succeed it closes; if one fails it opens again.
+    /// How many probes it admits at once, of different keys, and not all of one client. After as many answers it closes; if one
+    /// fails it opens again.
     pub probes: u32,
-    /// How long the share of admitted loads then grows from none to all, so that a recovered source does not receive
-    /// all loads at once.
+    /// How long it then bounds the loads in flight, so that a recovered source does not receive all loads at once: to `probes` first,
+    /// and to one more after each answer. Loads beyond the bound wait for their turn. Zero: there is no bound.
     pub ramp: Duration,
 }
 
@@ -68,7 +72,7 @@ impl Breaker {
 pub enum BreakerState {
     /// Admits all loads.
     Closed,
-    /// Admits a growing share of loads.
+    /// Admits a growing number of loads at once.
     Ramp,
     /// Admits probes.
     HalfOpen,
@@ -85,13 +89,39 @@ pub(super) struct Circuit {
     /// Why it opened. Kept after trials have closed it: the suspects alone do not open it again.
     evidence: Evidence,
     trials: Trials,
+    /// Keys whose probes have failed since it opened.
+    failed_probes: FailedProbes,
+    /// When the source last answered a load.
+    answered_at: Option<Time>,
 }
 
 #[derive(Debug)]
 enum CircuitState {
     Closed { window: ResultWindow, ramp: Option<AdmissionRamp> },
     Open { until: Time },
-    HalfOpen { started: u32, answered: u32 },
+    HalfOpen { round: ProbeRound },
+}
+
+/// The result of a load that the circuit has admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LoadOutcome {
+    Answered,
+    Failed,
+    /// The source did not answer in the time that it had. While it answers other loads, this tells of one slow value only.
+    TimedOut,
+    /// It never started, or its result tells nothing about the source.
+    NotRun,
+}
+
+/// Whether the circuit admits a load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Admission {
+    Admitted(AdmittedLoad),
+    /// The source has as many loads as it has shown to take. The bound ends at this time at the latest.
+    Wait {
+        until: Time,
+    },
+    Refused,
 }
 
 /// Loads of other keys and clients than those that have failed, while the circuit is open.
@@ -109,6 +139,7 @@ struct Trials {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AdmittedLoad {
     identity: LoadIdentity,
+    at: Time,
     /// The term in which it was admitted.
     term: u64,
     is_trial: bool,
@@ -122,6 +153,8 @@ impl Circuit {
             term: 0,
             evidence: Evidence::default(),
             trials: Trials::default(),
+            failed_probes: FailedProbes::default(),
+            answered_at: None,
         }
     }
 
@@ -129,27 +162,30 @@ impl Circuit {
     pub(super) fn closed_from(&self) -> Time {
         match &self.state {
             CircuitState::Closed { ramp: None, .. } => Time::ZERO,
-            CircuitState::Closed { ramp: Some(ramp), .. } => ramp.since + ramp.duration,
+            CircuitState::Closed { ramp: Some(ramp), .. } => ramp.until,
             CircuitState::Open { .. } | CircuitState::HalfOpen { .. } => Time::NEVER,
         }
     }
 
     pub(super) fn state(&self, now: Time) -> BreakerState {
         match &self.state {
-            CircuitState::Closed { ramp: Some(ramp), .. } if ramp.share(now) < 1.0 => BreakerState::Ramp,
+            CircuitState::Closed { ramp: Some(ramp), .. } if now < ramp.until => BreakerState::Ramp,
             CircuitState::Closed { .. } => BreakerState::Closed,
             CircuitState::Open { until } if now < *until => BreakerState::Open,
             CircuitState::Open { .. } | CircuitState::HalfOpen { .. } => BreakerState::HalfOpen,
         }
     }
 
-    /// True if a load might be admitted.
+    /// True if a load might be admitted now.
     pub(super) fn may_admit(&self, now: Time, identity: LoadIdentity) -> bool {
         match &self.state {
-            CircuitState::Closed { .. } => true,
-            CircuitState::Open { until } => now >= *until || self.is_trial(identity),
-            CircuitState::HalfOpen { started, .. } => {
-                *started < self.config.probes || self.is_trial(identity)
+            CircuitState::Closed { ramp, .. } => ramp.as_ref().is_none_or(|ramp| ramp.has_room(now)),
+            CircuitState::Open { until } => {
+                now >= *until && self.failed_probes.may_try(identity.key, now) || self.is_trial(identity)
+            }
+            CircuitState::HalfOpen { round } => {
+                round.has_room(identity, &self.config) && self.failed_probes.may_try(identity.key, now)
+                    || self.is_trial(identity)
             }
         }
     }
@@ -158,87 +194,128 @@ impl Circuit {
         self.trials.left > 0 && !self.evidence.is_suspect(identity, &self.config)
     }
 
-    /// Admits a load; `None`: it is refused.
-    pub(super) fn admit(&mut self, now: Time, identity: LoadIdentity) -> Option<AdmittedLoad> {
+    pub(super) fn admit(&mut self, now: Time, identity: LoadIdentity) -> Admission {
         if let CircuitState::Open { until } = self.state
             && now >= until
         {
-            self.enter(CircuitState::HalfOpen { started: 0, answered: 0 });
+            self.enter(CircuitState::HalfOpen { round: ProbeRound::default() });
         }
         let is_trial = !matches!(self.state, CircuitState::Closed { .. }) && self.is_trial(identity);
-        let is_let_through = match &mut self.state {
+        let admitted = AdmittedLoad { identity, at: now, term: self.term, is_trial };
+        match &mut self.state {
             CircuitState::Closed { ramp, .. } => {
-                if ramp.as_ref().is_some_and(|ramp| ramp.share(now) >= 1.0) {
+                if ramp.as_ref().is_some_and(|ramp| now >= ramp.until) {
                     *ramp = None;
                 }
-                ramp.as_mut().is_none_or(|ramp| ramp.admits(now))
+                match ramp {
+                    Some(ramp) if !ramp.has_room(now) => return Admission::Wait { until: ramp.until },
+                    Some(ramp) => ramp.in_flight += 1,
+                    None => {}
+                }
             }
-            CircuitState::Open { .. } | CircuitState::HalfOpen { .. } if is_trial => {
-                self.trials.left -= 1;
-                true
+            CircuitState::Open { .. } | CircuitState::HalfOpen { .. } if is_trial => self.trials.left -= 1,
+            CircuitState::HalfOpen { round }
+                if round.has_room(identity, &self.config)
+                    && self.failed_probes.may_try(identity.key, now) =>
+            {
+                round.in_flight.push(identity);
             }
-            CircuitState::Open { .. } => false,
-            CircuitState::HalfOpen { started, .. } => {
-                let is_probe = *started < self.config.probes;
-                *started += u32::from(is_probe);
-                is_probe
-            }
-        };
-        is_let_through.then_some(AdmittedLoad { identity, term: self.term, is_trial })
+            CircuitState::Open { .. } | CircuitState::HalfOpen { .. } => return Admission::Refused,
+        }
+        Admission::Admitted(admitted)
     }
 
-    /// Records the result of an admitted load; `None`: it never started.
-    pub(super) fn record_result(&mut self, load: AdmittedLoad, now: Time, is_answered: Option<bool>) {
+    /// Records the result of an admitted load.
+    pub(super) fn record_result(&mut self, load: AdmittedLoad, now: Time, outcome: LoadOutcome) {
+        let outcome = match outcome {
+            // Whoever was silent to this load has answered another one meanwhile.
+            LoadOutcome::TimedOut if self.answered_at.is_some_and(|answered| answered > load.at) => {
+                LoadOutcome::NotRun
+            }
+            LoadOutcome::TimedOut => LoadOutcome::Failed,
+            outcome => outcome,
+        };
+        if outcome == LoadOutcome::Answered {
+            self.answered_at = self.answered_at.max(Some(now));
+        }
         if load.is_trial {
-            return self.record_trial(load, now, is_answered);
+            return self.record_trial(load, now, outcome);
         }
         if load.term != self.term {
             return;
         }
-        match (&mut self.state, is_answered) {
-            (CircuitState::Closed { window, .. }, Some(is_answered)) => {
-                if !self.evidence.is_empty() {
-                    if !window.has_answer(now, &self.config) {
-                        self.evidence = Evidence::default();
-                    } else if self.evidence.is_suspect(load.identity, &self.config) {
-                        return;
-                    }
+        match &mut self.state {
+            CircuitState::Closed { ramp, .. } => {
+                if let Some(ramp) = ramp {
+                    ramp.end(outcome);
                 }
-                window.push(load.identity, now, is_answered, &self.config);
-                if window.is_source_failing(&self.config) {
-                    let (evidence, independent) = window.evidence(&self.config);
-                    let left = self.config.independent_failures() - independent;
-                    self.evidence = evidence;
-                    self.open(now);
-                    self.trials = Trials { since: self.term, left, answered: 0, failed: 0 };
+                if outcome != LoadOutcome::NotRun {
+                    self.record_closed(load.identity, now, outcome == LoadOutcome::Answered);
                 }
             }
-            (CircuitState::HalfOpen { .. }, Some(false)) => self.open(now),
-            (CircuitState::HalfOpen { answered, .. }, Some(true)) => {
-                *answered += 1;
-                if *answered == self.config.probes {
-                    let window = ResultWindow::default();
-                    let ramp = self.ramp(now);
-                    self.evidence = Evidence::default();
-                    self.enter(CircuitState::Closed { window, ramp });
-                }
-            }
-            (CircuitState::HalfOpen { started, .. }, None) => *started -= 1,
-            (CircuitState::Closed { .. }, None) | (CircuitState::Open { .. }, _) => {}
+            CircuitState::HalfOpen { .. } => self.record_probe(load.identity, now, outcome),
+            CircuitState::Open { .. } => {}
         }
     }
 
-    fn record_trial(&mut self, load: AdmittedLoad, now: Time, is_answered: Option<bool>) {
+    fn record_closed(&mut self, identity: LoadIdentity, now: Time, is_answered: bool) {
+        let CircuitState::Closed { window, .. } = &mut self.state else { return };
+        if !self.evidence.is_empty() {
+            if !window.has_answer(now, &self.config) {
+                self.evidence = Evidence::default();
+            } else if self.evidence.is_suspect(identity, &self.config) {
+                return;
+            }
+        }
+        window.push(identity, now, is_answered, &self.config);
+        if window.is_source_failing(&self.config) {
+            let (evidence, independent) = window.evidence(&self.config);
+            let left = self.config.independent_failures() - independent;
+            self.evidence = evidence;
+            self.failed_probes = FailedProbes::default();
+            self.open(now);
+            self.trials = Trials { since: self.term, left, answered: 0, failed: 0 };
+        }
+    }
+
+    fn record_probe(&mut self, identity: LoadIdentity, now: Time, outcome: LoadOutcome) {
+        let CircuitState::HalfOpen { round } = &mut self.state else { return };
+        if let Some(at) = round.in_flight.iter().position(|probe| *probe == identity) {
+            round.in_flight.swap_remove(at);
+        }
+        match outcome {
+            LoadOutcome::Answered => {
+                round.answered += 1;
+                if round.answered >= self.config.probes {
+                    let ramp = self.ramp(now);
+                    self.evidence = Evidence::default();
+                    self.failed_probes = FailedProbes::default();
+                    self.enter(CircuitState::Closed { window: ResultWindow::default(), ramp });
+                }
+            }
+            LoadOutcome::Failed | LoadOutcome::TimedOut => {
+                round.failed += 1;
+                // A key that fails again proves nothing new.
+                let is_new = self.failed_probes.add(identity.key, now + self.config.open_for);
+                if is_new || round.failed > self.config.probes {
+                    self.open(now);
+                }
+            }
+            LoadOutcome::NotRun => {}
+        }
+    }
+
+    fn record_trial(&mut self, load: AdmittedLoad, now: Time, outcome: LoadOutcome) {
         let is_closed = matches!(self.state, CircuitState::Closed { .. });
         if is_closed || load.term < self.trials.since {
             return;
         }
-        if is_answered == Some(false) {
+        if outcome == LoadOutcome::Failed {
             self.trials.failed += 1;
             return self.evidence.add(load.identity);
         }
         self.trials.left += 1;
-        self.trials.answered += u32::from(is_answered == Some(true));
+        self.trials.answered += u32::from(outcome == LoadOutcome::Answered);
         if self.trials.answered >= self.config.probes {
             let mut window = ResultWindow::default();
             window.push(load.identity, now, true, &self.config);
@@ -249,8 +326,8 @@ impl Circuit {
     }
 
     fn ramp(&self, now: Time) -> Option<AdmissionRamp> {
-        let duration = self.config.ramp;
-        (!duration.is_zero()).then_some(AdmissionRamp { since: now, duration, credit: 0.0 })
+        let Breaker { ramp, probes, .. } = self.config;
+        (!ramp.is_zero()).then(|| AdmissionRamp::new(now + ramp, probes))
     }
 
     fn open(&mut self, now: Time) {
@@ -260,28 +337,6 @@ impl Circuit {
     fn enter(&mut self, state: CircuitState) {
         self.state = state;
         self.term += 1;
-    }
-}
-
-/// Admits a growing share of loads: each load adds the share to a credit, and a load that makes it whole is admitted
-/// and spends it.
-#[derive(Debug)]
-struct AdmissionRamp {
-    since: Time,
-    duration: Duration,
-    credit: f64,
-}
-
-impl AdmissionRamp {
-    fn share(&self, now: Time) -> f64 {
-        (now - self.since).as_secs_f64() / self.duration.as_secs_f64()
-    }
-
-    fn admits(&mut self, now: Time) -> bool {
-        self.credit += self.share(now);
-        let is_whole = self.credit >= 1.0;
-        self.credit -= f64::from(u8::from(is_whole));
-        is_whole
     }
 }
 
@@ -320,16 +375,33 @@ mod tests {
     }
 
     fn load_of(circuit: &mut Circuit, identity: LoadIdentity, ms: u64, is_answered: bool) -> bool {
-        let admitted = circuit.admit(at(ms), identity);
+        let admitted = admit(circuit, ms, identity);
         if let Some(admitted) = admitted {
-            circuit.record_result(admitted, at(ms), Some(is_answered));
+            circuit.record_result(admitted, at(ms), outcome(is_answered));
         }
         admitted.is_some()
     }
 
+    fn admit(circuit: &mut Circuit, ms: u64, identity: LoadIdentity) -> Option<AdmittedLoad> {
+        match circuit.admit(at(ms), identity) {
+            Admission::Admitted(admitted) => Some(admitted),
+            Admission::Wait { .. } | Admission::Refused => None,
+        }
+    }
+
+    fn outcome(is_answered: bool) -> LoadOutcome {
+        if is_answered { LoadOutcome::Answered } else { LoadOutcome::Failed }
+    }
+
+    /// Of a client and a key of its own.
+    fn other(number: u64) -> LoadIdentity {
+        identity(1_000 + number, 1_000 + number)
+    }
+
+    /// Opened by failures of many.
     fn opened(ms: u64) -> Circuit {
         let mut circuit = Circuit::new(CONFIG);
-        (0..10).for_each(|_| assert!(load(&mut circuit, ms, false)));
+        (0..10).for_each(|i| assert!(load_of(&mut circuit, other(900 + i), ms, false)));
         assert_eq!(circuit.state(at(ms)), BreakerState::Open);
         circuit
     }
@@ -376,61 +448,118 @@ mod tests {
         let mut circuit = opened(0);
         assert!(!load(&mut circuit, 4_999, true));
         assert!(circuit.may_admit(at(5_000), ONE) && !circuit.may_admit(at(4_999), ONE));
-        let probes: Vec<_> = (0..100).filter_map(|_| circuit.admit(at(5_000), ONE)).collect();
+        let probes: Vec<_> = (0..100).filter_map(|i| admit(&mut circuit, 5_000, other(i))).collect();
         assert_eq!(probes.len(), 3);
         assert!(!circuit.may_admit(at(5_000), ONE));
         assert_eq!(circuit.state(at(5_000)), BreakerState::HalfOpen);
 
-        circuit.record_result(probes[0], at(5_100), Some(true));
-        circuit.record_result(probes[1], at(5_100), Some(false));
+        circuit.record_result(probes[0], at(5_100), LoadOutcome::Answered);
+        circuit.record_result(probes[1], at(5_100), LoadOutcome::Failed);
         assert_eq!(circuit.state(at(5_100)), BreakerState::Open, "one failed");
-        circuit.record_result(probes[2], at(5_200), Some(true));
+        circuit.record_result(probes[2], at(5_200), LoadOutcome::Answered);
         assert_eq!(circuit.state(at(10_099)), BreakerState::Open, "what comes late says nothing");
-        let probes: Vec<_> = (0..3).filter_map(|_| circuit.admit(at(10_100), ONE)).collect();
+        let probes: Vec<_> = (10..13).filter_map(|i| admit(&mut circuit, 10_100, other(i))).collect();
         for term in [0, 2] {
-            let late = AdmittedLoad { identity: ONE, term, is_trial: false };
-            circuit.record_result(late, at(10_200), Some(false));
+            let late = AdmittedLoad { identity: ONE, at: at(0), term, is_trial: false };
+            circuit.record_result(late, at(10_200), LoadOutcome::Failed);
         }
         assert_eq!(circuit.state(at(10_200)), BreakerState::HalfOpen, "nor does what began before it opened");
-        circuit.record_result(probes[0], at(10_200), Some(false));
+        circuit.record_result(probes[0], at(10_200), LoadOutcome::Failed);
         assert_eq!(circuit.state(at(10_200)), BreakerState::Open);
-        let mut circuit = opened(5_100);
-        assert!(circuit.admit(at(10_100), ONE).is_some());
     }
 
     #[test]
-    fn a_probe_that_never_began_makes_way_for_another() {
+    fn probe_that_never_began_makes_way_for_another() {
         let mut circuit = opened(0);
-        let probes: Vec<_> = (0..3).filter_map(|_| circuit.admit(at(5_000), ONE)).collect();
-        circuit.record_result(probes[0], at(5_000), None);
-        assert!(circuit.admit(at(5_001), ONE).is_some());
-        assert!(circuit.admit(at(5_001), ONE).is_none());
+        let probes: Vec<_> = (0..3).filter_map(|i| admit(&mut circuit, 5_000, other(i))).collect();
+        circuit.record_result(probes[0], at(5_000), LoadOutcome::NotRun);
+        assert!(admit(&mut circuit, 5_001, other(3)).is_some());
+        assert!(admit(&mut circuit, 5_001, other(4)).is_none());
     }
 
     #[test]
-    fn after_the_probes_the_share_of_loads_grows_over_the_ramp() {
+    fn one_key_or_client_does_not_take_the_place_of_all_probes() {
         let mut circuit = opened(0);
-        (0..3).for_each(|_| assert!(load(&mut circuit, 5_000, true)));
+        assert!(admit(&mut circuit, 5_000, identity(1, 7)).is_some());
+        assert!(admit(&mut circuit, 5_000, identity(2, 7)).is_none(), "another probe of the key");
+        assert!(admit(&mut circuit, 5_000, identity(1, 8)).is_some());
+        assert!(admit(&mut circuit, 5_000, identity(1, 9)).is_none(), "the last place, by the same client");
+        assert!(admit(&mut circuit, 5_000, identity(2, 9)).is_some());
+        // Without names of clients there is no such bound.
+        let mut circuit = opened(0);
+        assert_eq!((0..9).filter_map(|key| admit(&mut circuit, 5_000, identity(0, key))).count(), 3);
+    }
+
+    #[test]
+    fn slow_value_does_not_keep_the_circuit_from_closing() {
+        for answers_at_last in [false, true] {
+            let mut circuit = opened(0);
+            let slow = admit(&mut circuit, 5_000, ONE).unwrap();
+            assert!((5_100..6_000).all(|ms| !load(&mut circuit, ms, true)), "one at a time");
+            assert!((0..3).all(|i| load_of(&mut circuit, other(i), 6_000 + i, true)));
+            assert_eq!(circuit.state(at(6_100)), BreakerState::Ramp);
+            let last = if answers_at_last { LoadOutcome::Answered } else { LoadOutcome::TimedOut };
+            circuit.record_result(slow, at(35_000), last);
+            assert!(is_closed(&circuit) || circuit.state(at(35_000)) == BreakerState::Closed);
+        }
+        // A value that always fails, asked for three times a second, beside others once a second.
+        let mut circuit = opened(0);
+        let bad = (0..60).filter(|i| load(&mut circuit, 5_000 + 333 * i, false)).count();
+        assert_eq!(bad, 4, "once in 5 s, also if there is nothing else");
+        for second in 0..4 {
+            let _ = load(&mut circuit, 30_000 + 1_000 * second, false);
+            let _ = load_of(&mut circuit, other(second), 30_300 + 1_000 * second, true);
+        }
+        assert_ne!(circuit.state(at(34_000)), BreakerState::HalfOpen);
+        assert_ne!(circuit.state(at(34_000)), BreakerState::Open);
+    }
+
+    #[test]
+    fn timeouts_count_only_while_the_source_answers_nothing() {
+        // Forty reports of a minute, and a page of 50 ms each second.
+        let mut circuit = Circuit::new(CONFIG);
+        let reports: Vec<_> = (0..40).map(|i| admit(&mut circuit, 0, other(i)).unwrap()).collect();
+        assert!((0..10).all(|second| load(&mut circuit, 1_000 * second + 50, true)));
+        reports.iter().for_each(|report| circuit.record_result(*report, at(10_000), LoadOutcome::TimedOut));
+        assert!(is_closed(&circuit));
+        // A source that hangs: it has answered before.
+        let loads: Vec<_> = (0..10).map(|i| admit(&mut circuit, 10_100, other(i)).unwrap()).collect();
+        loads.iter().for_each(|load| circuit.record_result(*load, at(20_100), LoadOutcome::TimedOut));
+        assert_eq!(circuit.state(at(20_100)), BreakerState::Open);
+    }
+
+    #[test]
+    fn after_the_probes_each_answer_admits_one_load_more() {
+        let mut circuit = opened(0);
+        assert!((0..3).all(|i| load_of(&mut circuit, other(i), 5_000, true)));
         assert_eq!(circuit.state(at(5_001)), BreakerState::Ramp);
         assert!(!is_closed(&circuit));
-        // With 1,000 loads a second, each second of the ramp admits its share and never more.
-        let mut let_through = 0.0;
-        for second in 0..10_u64 {
-            let ms = |i| 5_000 + 1_000 * second + i;
-            let went: u32 = (0..1_000).map(|i| u32::from(load(&mut circuit, ms(i), true))).sum();
-            let allowed = 100.0 * (second as f64 + 0.5);
-            assert!((f64::from(went) - allowed).abs() <= 1.5, "second {second}: {went}");
-            let_through += f64::from(went);
+        // The source takes 100 ms, and there are always loads that wait.
+        let mut at_once = Vec::new();
+        for round in 0..5 {
+            let ms = 5_001 + 100 * round;
+            let loads: Vec<_> = std::iter::from_fn(|| admit(&mut circuit, ms, ONE)).collect();
+            assert_eq!(circuit.admit(at(ms), ONE), Admission::Wait { until: at(15_000) });
+            assert!(!circuit.may_admit(at(ms), ONE));
+            at_once.push(loads.len());
+            loads.iter().for_each(|load| circuit.record_result(*load, at(ms + 100), LoadOutcome::Answered));
         }
-        assert!(let_through <= 5_000.0);
-        assert!(load(&mut circuit, 15_000, true));
+        assert_eq!(at_once, [3, 6, 12, 24, 48]);
+        // A failure halves the bound, and one that never ran only gives its place back.
+        let loads: Vec<_> = std::iter::from_fn(|| admit(&mut circuit, 6_000, ONE)).collect();
+        circuit.record_result(loads[0], at(6_000), LoadOutcome::NotRun);
+        assert!(admit(&mut circuit, 6_000, ONE).is_some());
+        circuit.record_result(loads[1], at(6_000), LoadOutcome::Failed);
+        assert!(admit(&mut circuit, 6_000, ONE).is_none());
+        // After its end all pass.
+        assert!((0..200).all(|_| admit(&mut circuit, 15_000, ONE).is_some()));
         assert!(is_closed(&circuit));
     }
 
     #[test]
     fn failure_on_the_ramp_opens_again() {
         let mut circuit = opened(0);
-        (0..3).for_each(|_| assert!(load(&mut circuit, 5_000, true)));
+        assert!((0..3).all(|i| load_of(&mut circuit, other(i), 5_000, true)));
         let went = (5_000..15_000).filter(|ms| load(&mut circuit, *ms, false)).count();
         assert_eq!(went, 11, "ten open it, and 5 s later so does one probe");
     }
@@ -508,9 +637,9 @@ mod tests {
             let mut circuit = opened_by((0..20).map(|i| identity(client, i * client)));
             assert!(!load_of(&mut circuit, identity(client, 0), 0, true), "a suspect");
             let trials: Vec<_> =
-                (100..200).filter_map(|i| circuit.admit(at(0), identity(i * client, i))).collect();
+                (100..200).filter_map(|i| admit(&mut circuit, 0, identity(i * client, i))).collect();
             assert_eq!(trials.len(), 4);
-            trials.into_iter().for_each(|trial| circuit.record_result(trial, at(1), Some(false)));
+            trials.into_iter().for_each(|trial| circuit.record_result(trial, at(1), LoadOutcome::Failed));
             let new = |ms| identity(ms * client, ms);
             let loads = (1_000..=60_000).filter(|ms| load_of(&mut circuit, new(*ms), *ms, false)).count();
             assert_eq!(loads, 12, "one probe every five seconds");
@@ -533,17 +662,17 @@ mod tests {
         let bad = |i| identity(1, 1_000 + i);
         // A trial that never started is given back.
         for i in 0..10 {
-            let trial = circuit.admit(at(0), identity(2, i + 50)).unwrap();
-            circuit.record_result(trial, at(0), None);
+            let trial = admit(&mut circuit, 0, identity(2, i + 50)).unwrap();
+            circuit.record_result(trial, at(0), LoadOutcome::NotRun);
         }
         // Also while it is half-open, and probes of the suspect fail.
         assert!(load_of(&mut circuit, identity(2, 100), 0, true));
         assert!(load_of(&mut circuit, bad(0), 5_000, false));
         assert!(load_of(&mut circuit, identity(2, 101), 6_000, true));
-        let late = circuit.admit(at(6_000), identity(2, 103)).unwrap();
+        let late = admit(&mut circuit, 6_000, identity(2, 103)).unwrap();
         assert!(load_of(&mut circuit, identity(2, 102), 6_000, true));
         assert!(is_closed(&circuit), "without a ramp");
-        circuit.record_result(late, at(6_000), Some(false));
+        circuit.record_result(late, at(6_000), LoadOutcome::Failed);
         for i in 0..10_000 {
             assert!(load_of(&mut circuit, bad(i), 6_000 + i, false));
             if i % 9_000 == 0 {

@@ -16,7 +16,7 @@ use super::{
     writer::{VersionClaim, Write},
 };
 use crate::{
-    breaker::BreakerPermit,
+    breaker::{BreakerPermit, BreakerVerdict, LoadOutcome},
     coalesce::{KeyGuard, Leader},
     error::Error,
     freshness::Lifespan,
@@ -56,9 +56,18 @@ struct LoadTask<K: Hash + Eq, V, R: Runtime> {
     mode: CacheMode,
     /// `None`: it has to queue.
     admission_permit: Option<AdmissionPermit>,
-    breaker_permit: Option<BreakerPermit<R>>,
+    turn: BreakerTurn<R>,
+    /// Of its wait for admission.
     deadline: Time,
     pending_work: WorkGuard,
+}
+
+/// What the breaker has said to a load.
+enum BreakerTurn<R: Runtime> {
+    /// `None`: there is no breaker.
+    Admitted(Option<BreakerPermit<R>>),
+    /// It is still to be asked, or the load waits for its turn.
+    Waits,
 }
 
 impl<K, V, R> Engine<K, V, R>
@@ -83,42 +92,62 @@ where
                 seen_version,
                 mode,
                 admission_permit: None,
-                breaker_permit: None,
+                turn: BreakerTurn::Waits,
                 deadline,
                 pending_work,
             };
             self.runtime.spawn(Arc::clone(self).run(loading, load));
             return true;
         }
-        let breaker_permit = match self.breaker_permit(leader.key(), load.client()) {
-            Ok(breaker_permit) => breaker_permit,
+        let turn = match self.ask_breaker(leader.key(), load.client()) {
+            Ok(turn) => turn,
             Err(refused) => {
                 drop(leader.complete(Err(refused)));
                 return false;
             }
         };
-        let admission_permit = self.admission.try_admit(&self.store, leader.key(), L::RESERVES_BYTES);
+        let admission_permit = match &turn {
+            BreakerTurn::Waits => None,
+            BreakerTurn::Admitted(_) => {
+                self.admission.try_admit(&self.store, leader.key(), L::RESERVES_BYTES)
+            }
+        };
         if admission_permit.is_some() {
             self.count_load(leader.key(), deadline);
         }
-        let loading =
-            LoadTask { leader, seen_version, mode, admission_permit, breaker_permit, deadline, pending_work };
+        let loading = LoadTask { leader, seen_version, mode, admission_permit, turn, deadline, pending_work };
         self.runtime.spawn(Arc::clone(self).run(loading, load));
         true
     }
 
-    /// Asks the breaker; `None`: there is no breaker.
-    pub(crate) fn breaker_permit(
+    fn ask_breaker(&self, key: &K, client: Option<NonZeroU64>) -> Result<BreakerTurn<R>, Error> {
+        let Some(breakers) = &self.breakers else { return Ok(BreakerTurn::Admitted(None)) };
+        match breakers.for_key(key).admit(breakers.identity(key, client), &self.runtime) {
+            BreakerVerdict::Admitted(permit) => Ok(BreakerTurn::Admitted(Some(permit))),
+            BreakerVerdict::Wait => Ok(BreakerTurn::Waits),
+            BreakerVerdict::Refused => Err(self.refuse_load()),
+        }
+    }
+
+    /// Asks the breaker, and waits for a turn on its ramp, for `wait_timeout` at most. `None`: there is no breaker.
+    pub(crate) async fn breaker_permit(
         &self,
         key: &K,
         client: Option<NonZeroU64>,
     ) -> Result<Option<BreakerPermit<R>>, Error> {
-        let Some(breakers) = &self.breakers else { return Ok(None) };
-        let breaker_permit = breakers.for_key(key).admit(breakers.identity(key, client), &self.runtime);
-        if breaker_permit.is_none() {
-            self.counters.loads_refused.increment();
+        if let BreakerTurn::Admitted(permit) = self.ask_breaker(key, client)? {
+            return Ok(permit);
         }
-        breaker_permit.map(Some).ok_or(Error::BreakerOpen)
+        let Some(breakers) = &self.breakers else { return Ok(None) };
+        let (breaker, identity) = (breakers.for_key(key), breakers.identity(key, client));
+        let patience = self.runtime.now() + self.wait_timeout();
+        let permit = breaker.wait_for_turn(identity, &self.runtime, patience, self.strategy.load.queue).await;
+        permit.map(Some).ok_or_else(|| self.refuse_load())
+    }
+
+    fn refuse_load(&self) -> Error {
+        self.counters.loads_refused.increment();
+        Error::BreakerOpen
     }
 
     /// True if the breaker might admit a load.
@@ -159,15 +188,8 @@ where
     /// The task of one load. It holds a work guard until a write in the mailbox has been enqueued. A shared
     /// tier is looked up before the load, and updated after it.
     async fn run<L: Loader<K, V>>(self: Arc<Self>, loading: LoadTask<K, V, R>, load: L) {
-        let LoadTask {
-            leader,
-            mut seen_version,
-            mode,
-            admission_permit,
-            breaker_permit,
-            deadline,
-            pending_work,
-        } = loading;
+        let LoadTask { leader, mut seen_version, mode, admission_permit, turn, deadline, pending_work } =
+            loading;
         let (mut completion, mut grant) = (Completion::Pending(leader), LoadGrant::LOCAL);
         if let Some(shared) = &self.shared {
             // Boxed: this future is larger than the rest of the task.
@@ -193,16 +215,16 @@ where
             seen_version = self.store.version(completion.key());
         }
         let LoadGrant { lease, stale } = grant;
-        let mut received =
-            match self.execute(completion.key(), admission_permit, breaker_permit, deadline, load).await {
-                Ok(received) => received,
-                Err(error) => return self.fail(completion, lease, stale, error).await,
-            };
+        let mut received = match self.execute(completion.key(), admission_permit, turn, deadline, load).await
+        {
+            Ok(received) => received,
+            Err(error) => return self.fail(completion, lease, stale, error).await,
+        };
         if let Some(remainder) = received.remainder.take() {
             let key = completion.key().clone();
             // Requests that join until the value is complete receive this beginning.
             completion = Completion::Done(key, completion.complete(Ok(received.loaded.clone())));
-            if let Err(error) = self.complete(&mut received, remainder, deadline).await {
+            if let Err(error) = self.complete(&mut received, remainder).await {
                 return self.fail(completion, lease, stale, error).await;
             }
         }
@@ -255,29 +277,27 @@ where
         &self,
         key: &K,
         admission_permit: Option<AdmissionPermit>,
-        breaker_permit: Option<BreakerPermit<R>>,
+        turn: BreakerTurn<R>,
         deadline: Time,
         load: L,
     ) -> Result<ReceivedValue<'_, K, V, R>, Error> {
-        let breaker_permit =
-            if self.shared.is_some() { self.breaker_permit(key, load.client())? } else { breaker_permit };
+        let breaker_permit = match turn {
+            BreakerTurn::Admitted(permit) => permit,
+            BreakerTurn::Waits => self.breaker_permit(key, load.client()).await?,
+        };
         let admission_permit = match admission_permit {
             Some(admission_permit) => admission_permit,
             None => self.queue_for_admission(key, deadline, L::RESERVES_BYTES).await?,
         };
+        // Time in our own queue is not the source's.
+        let deadline = self.runtime.now() + self.strategy.load.deadline;
         let since = self.store.invalidation_seq();
         let mut attempt = LoadAttempt::start(self, key.clone(), breaker_permit);
         let span = tracing::info_span!("load", cache = self.name.as_deref(), error = Empty);
         let load = load.load(|| Reservation::new(&self.store, key)).instrument(span.clone());
         let result = match before(&self.runtime, deadline, load).await {
-            Some(result) => result.map_err(|error| {
-                let LoadFailure { error, is_of_source } = LoadFailure::new(error);
-                if !is_of_source {
-                    attempt.breaker_permit = None;
-                }
-                error
-            }),
-            None => Err(self.deadline_error()),
+            Some(result) => result.map_err(LoadFailure::new),
+            None => Err(LoadFailure { error: self.deadline_error(), outcome: LoadOutcome::TimedOut }),
         };
         match result {
             Ok(loaded) => {
@@ -286,7 +306,10 @@ where
                 if !is_from_source {
                     attempt.breaker_permit = None;
                 }
-                let took = if remainder.is_some() { attempt.took() } else { attempt.end(!is_failure) };
+                let took = match remainder {
+                    Some(_) => attempt.took(),
+                    None => attempt.end(outcome_of(is_failure)),
+                };
                 let loaded = self.new_loaded(value, lifespan, self.runtime.now(), took, since);
                 let (bytes, place) = admission_permit.into_parts();
                 let bytes = reservation.and_then(Reservation::into_bytes).or(bytes);
@@ -300,10 +323,11 @@ where
                     attempt,
                     span,
                     place,
+                    deadline,
                 })
             }
-            Err(error) => {
-                attempt.end(false);
+            Err(LoadFailure { error, outcome }) => {
+                attempt.end(outcome);
                 span.record("error", tracing::field::display(&error));
                 Err(error)
             }
@@ -315,16 +339,16 @@ where
         &self,
         received: &mut ReceivedValue<'_, K, V, R>,
         remainder: Remainder<K, V>,
-        deadline: Time,
     ) -> Result<(), Error> {
         let completed =
-            match before(&self.runtime, deadline, remainder.instrument(received.span.clone())).await {
+            match before(&self.runtime, received.deadline, remainder.instrument(received.span.clone())).await
+            {
                 Some(completed) => completed.map_err(|error| Error::Load(error.into())),
                 None => Err(self.deadline_error()),
             };
         match completed {
             Ok((value, reservation)) => {
-                let took = received.attempt.end(!received.is_failure);
+                let took = received.attempt.end(outcome_of(received.is_failure));
                 received.bytes = reservation.into_bytes();
                 // Its age counts from its beginning.
                 let (at, since) = (received.loaded.at, received.loaded.since);
@@ -333,7 +357,8 @@ where
             }
             Err(error) => {
                 // A deadline while a value still arrives is no failure of the source; a broken connection is.
-                received.attempt.end(matches!(error, Error::Deadline { .. }) && !received.is_failure);
+                let has_failed = !matches!(error, Error::Deadline { .. }) || received.is_failure;
+                received.attempt.end(outcome_of(has_failed));
                 received.span.record("error", tracing::field::display(&error));
                 Err(error)
             }
@@ -397,6 +422,12 @@ where
     span: Span,
     /// The slot among the concurrent loads.
     place: Option<OwnedSemaphorePermit>,
+    /// Of the load.
+    deadline: Time,
+}
+
+fn outcome_of(has_failed: bool) -> LoadOutcome {
+    if has_failed { LoadOutcome::Failed } else { LoadOutcome::Answered }
 }
 
 /// A load that has started. If it is dropped before [`end`](Self::end), it counts as failed, in the breaker too.
@@ -428,18 +459,18 @@ where
     }
 
     /// Records the result. Returns the duration of the load.
-    fn end(&mut self, is_answered: bool) -> Duration {
+    fn end(&mut self, outcome: LoadOutcome) -> Duration {
         self.is_finished = true;
         let Engine { runtime, counters, strategy, store, meter, .. } = self.engine;
         let now = runtime.now();
         let took = now - self.started_at;
         if let Some(breaker_permit) = self.breaker_permit.take() {
-            breaker_permit.record_result(is_answered);
+            breaker_permit.record_result(outcome);
         }
         if let Some(meter) = meter {
             meter.record_load(took);
         }
-        if is_answered {
+        if outcome == LoadOutcome::Answered {
             counters.loads_answered.increment();
         } else {
             counters.loads_failed.increment();
@@ -459,7 +490,7 @@ where
 {
     fn drop(&mut self) {
         if !self.is_finished {
-            self.end(false);
+            self.end(LoadOutcome::Failed);
         }
     }
 }

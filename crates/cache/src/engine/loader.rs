@@ -2,7 +2,7 @@
 
 use std::{future::Future, hash::Hash, num::NonZeroU64, pin::Pin};
 
-use crate::{error::Error, freshness::Lifespan, store::Reservation};
+use crate::{breaker::LoadOutcome, error::Error, freshness::Lifespan, store::Reservation};
 
 /// The stored values that a request accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,13 +65,19 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 #[error(transparent)]
 pub struct WithoutSource(pub BoxError);
 
+/// The error of a load that its source has not answered in time. The breaker counts the load as failed only if the source has
+/// answered no other load since it started. Requests receive the inner error.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct SourceTimeout(pub BoxError);
+
 /// How a load failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{error}")]
 pub(crate) struct LoadFailure {
     pub(crate) error: Error,
-    /// True if it tells something about the source.
-    pub(crate) is_of_source: bool,
+    /// What it tells about the source.
+    pub(crate) outcome: LoadOutcome,
 }
 
 impl LoadFailure {
@@ -81,16 +87,20 @@ impl LoadFailure {
             Ok(failure) => return *failure,
             Err(error) => error,
         };
-        match error.downcast::<WithoutSource>() {
-            Ok(without_source) => Self { error: Error::Load(without_source.0.into()), is_of_source: false },
-            Err(error) => Error::Load(error.into()).into(),
-        }
+        let (error, outcome) = match error.downcast::<WithoutSource>() {
+            Ok(without_source) => (without_source.0, LoadOutcome::NotRun),
+            Err(error) => match error.downcast::<SourceTimeout>() {
+                Ok(timeout) => (timeout.0, LoadOutcome::TimedOut),
+                Err(error) => (error, LoadOutcome::Failed),
+            },
+        };
+        Self { error: Error::Load(error.into()), outcome }
     }
 }
 
 impl From<Error> for LoadFailure {
     fn from(error: Error) -> Self {
-        Self { error, is_of_source: true }
+        Self { error, outcome: LoadOutcome::Failed }
     }
 }
 

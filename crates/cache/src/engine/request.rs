@@ -363,7 +363,7 @@ where
         self.strategy.load.soft_timeout.filter(|_| has_stale).map(|soft| started_at + soft)
     }
 
-    fn wait_timeout(&self) -> Duration {
+    pub(super) fn wait_timeout(&self) -> Duration {
         match self.strategy.fetch {
             Fetch::Coalesce { wait_timeout } => wait_timeout,
             Fetch::Independent => Duration::ZERO,

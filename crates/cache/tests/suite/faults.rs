@@ -363,19 +363,21 @@ fn calls_beside_the_cache_share_its_breaker() {
     fixture.run(async {
         let cache = &fixture.cache;
         // Without a result a call is no evidence.
-        drop(cache.admit_call(&1, None).unwrap());
-        cache.admit_call(&1, None).unwrap().record_result(true);
-        cache.admit_call(&1, None).unwrap().record_result(false);
+        drop(cache.admit_call(&1, None).await.unwrap());
+        cache.admit_call(&1, None).await.unwrap().record_result(true);
+        cache.admit_call(&1, None).await.unwrap().record_result(false);
         assert_eq!(cache.breaker_states()[0].1, BreakerState::Open);
-        assert!(matches!(cache.admit_call(&1, None), Err(Error::BreakerOpen)));
+        assert!(matches!(cache.admit_call(&1, None).await, Err(Error::BreakerOpen)));
         let refused = fixture.request(1, MS, Behavior::Succeeds).await.0;
         assert!(matches!(refused, Err(Error::BreakerOpen)), "{refused:?}");
         assert_eq!(cache.stats().requests().loads_refused, 2);
     });
     // Without a breaker all calls pass.
-    let cache = Fixture::new(Strategy::preset("stampede").unwrap()).cache;
-    cache.admit_call(&1, None).unwrap().record_result(false);
-    assert!(cache.admit_call(&1, None).is_ok());
+    let fixture = Fixture::new(Strategy::preset("stampede").unwrap());
+    fixture.run(async {
+        fixture.cache.admit_call(&1, None).await.unwrap().record_result(false);
+        assert!(fixture.cache.admit_call(&1, None).await.is_ok());
+    });
 }
 
 #[test]
@@ -408,6 +410,56 @@ fn open_breaker_serves_stale_without_waiting_until_the_ramp_ends() {
             (Outcome::Miss, 20 * MS),
             "the ramp is long over"
         );
+    });
+}
+
+/// After an outage, 200 keys that have never been stored are asked for at once.
+#[test]
+fn load_on_the_ramp_waits_for_its_turn() {
+    let breaker = Breaker { probes: 2, ramp: 10 * SEC, ..fragile() };
+    let fixture = Fixture::new(Strategy { breaker: Some(breaker), ..Strategy::preset("stampede").unwrap() });
+    let in_flight_max = std::cell::Cell::new(0);
+    fixture.run(async {
+        fixture.request(0, MS, Behavior::Fails).await.0.unwrap_err();
+        fixture.until(2 * SEC).await;
+        let requests = (1..=200).map(|key| fixture.request(key, 100 * MS, Behavior::Succeeds));
+        // The first two are probes; the others come once these have been answered.
+        fixture.request(1_001, 10 * MS, Behavior::Succeeds).await.0.unwrap();
+        fixture.request(1_002, 10 * MS, Behavior::Succeeds).await.0.unwrap();
+        assert_eq!(fixture.cache.breaker_states()[0].1, BreakerState::Ramp);
+        let answers = futures_util::future::join_all(requests).await;
+        let mut waits: Vec<_> = answers
+            .iter()
+            .map(|(answer, waited)| {
+                assert!(answer.is_ok(), "{answer:?}");
+                *waited
+            })
+            .collect();
+        waits.sort_unstable();
+        in_flight_max.set(waits.iter().filter(|waited| **waited == 100 * MS).count());
+        // 2, 4, 8, ... at once: seven rounds of 100 ms for 200 loads.
+        assert_eq!(waits.last(), Some(&(700 * MS)));
+        assert_eq!(fixture.cache.stats().requests().loads_refused, 0);
+    });
+    assert_eq!(in_flight_max.get(), 2);
+    // A source that answers no more gives no turns: the wait has its bound, and so has the queue.
+    let load = LoadBounds { queue: 3, ..LoadBounds::DEFAULT };
+    let strategy = Strategy { breaker: Some(breaker), load, ..Strategy::preset("stampede").unwrap() };
+    let fixture = Fixture::new(strategy);
+    fixture.run(async {
+        fixture.request(0, MS, Behavior::Fails).await.0.unwrap_err();
+        fixture.until(2 * SEC).await;
+        for key in 1_001..1_003 {
+            fixture.request(key, 10 * MS, Behavior::Succeeds).await.0.unwrap();
+        }
+        let requests = (1..=10).map(|key| fixture.request(key, 5 * SEC, Behavior::Succeeds));
+        let answers = futures_util::future::join_all(requests).await;
+        let refused: Vec<_> =
+            answers.iter().filter(|(answer, _)| matches!(answer, Err(Error::BreakerOpen))).collect();
+        // Two run for 5 s; three wait for 1.5 s.
+        assert_eq!(refused.len(), 8);
+        assert_eq!(refused.iter().filter(|(_, waited)| *waited == Duration::ZERO).count(), 5);
+        assert_eq!(refused.iter().filter(|(_, waited)| *waited == 1_500 * MS).count(), 3);
     });
 }
 
@@ -504,19 +556,12 @@ fn breaker_stops_loads_and_ramps_them_up_again() {
     let most = u64::from(breaker.min_calls + 12 * breaker.probes);
     assert!(dead - before <= most, "{} loads of a dead source, {most} allowed", dead - before);
     assert!(dead - before >= u64::from(breaker.min_calls / 2 + 11));
-    // The breaker closes within `open_for` of the recovery. After that the ramp limits the loads: all 100 keys need
-    // one at once.
+    // The breaker closes within `open_for` of the recovery. After that all 100 keys need a load at once, and the ramp follows the
+    // source: each has one in a second.
     let loads_in = |second: usize| per_second[second + 1] - per_second[second];
-    let closed = (90..97).find(|second| loads_in(*second) > 2).expect("it closes");
-    for second in 0..5 {
-        let wanted = 1_000.0;
-        let share = (second as f64 + 1.0) / 10.0;
-        assert!(
-            loads_in(closed + second) as f64 <= wanted * share,
-            "{second}: {}",
-            loads_in(closed + second)
-        );
-    }
+    let closed = (90..97).find(|second| loads_in(*second) > 4).expect("it closes");
+    let ramp: Vec<_> = (0..6).map(|second| loads_in(closed + second)).collect();
+    assert!((400..=600).contains(&ramp.iter().sum::<u64>()), "{ramp:?}");
     assert!(back - dead > 2_000, "and it is as before");
     assert_eq!(fixture.cache.breaker_states()[0].1, BreakerState::Closed);
 }

@@ -11,8 +11,8 @@ use std::{
 use futures_util::future::join_all;
 use proptest::prelude::*;
 use stockade_cache::{
-    Answer, Cache, Error, EvictionOrder, Insertion, Limit, LoadBounds, Policy, StoreRejection, Strategy,
-    Writer, heap_bytes, policy::POLICIES,
+    Answer, BreakerState, Cache, Error, EvictionOrder, Insertion, Limit, LoadBounds, Policy, StoreRejection,
+    Strategy, Writer, heap_bytes, policy::POLICIES,
 };
 use stockade_model::{
     outcome::Outcome,
@@ -281,15 +281,52 @@ fn loads_and_queue_are_bounded() {
 }
 
 #[test]
-fn load_queued_beyond_its_deadline_fails() {
+fn wait_in_the_queue_has_a_bound_and_is_no_part_of_the_deadline() {
     let load = LoadBounds { max_concurrent: Some(1), deadline: 25 * MS, ..LoadBounds::DEFAULT };
     let (answers, cache) = request_at_once(Strategy { load, ..Strategy::preset("stampede").unwrap() }, 5);
     let at: Vec<u128> = answers.iter().map(|(at, _)| at.elapsed().as_millis()).collect();
-    // The third one starts, and is cancelled at 25 ms.
-    assert_eq!(at, [10, 20, 25, 25, 25]);
-    assert!(matches!(answers[2].1, Some(Error::Deadline { .. })));
+    // The third one starts at 20 ms, and has its own 25 ms from there.
+    assert_eq!(at, [10, 20, 30, 25, 25]);
+    assert!(answers[..3].iter().all(|(_, error)| error.is_none()));
     assert!(answers[3..].iter().all(|(_, error)| matches!(error, Some(Error::QueueTimeout { .. }))));
     assert_eq!((cache.stats().loads, cache.stats().loads_rejected, cache.coalesced_loads()), (3, 2, 0));
+}
+
+/// Loads of 50 ms that never fail, of which ten may run at once; 250 misses a second for 30 s, more than these can answer.
+#[test]
+fn queueing_is_no_evidence_against_the_source() {
+    let load = LoadBounds { max_concurrent: Some(10), deadline: 1_000 * MS, ..LoadBounds::DEFAULT };
+    let strategy = Strategy { load, ..Strategy::BREAKER };
+    let time = Virtual::new();
+    let cache: Cache<u32, u32, Virtual> = Cache::builder(strategy).build_on(time.clone(), Seed(1)).unwrap();
+    let (answered, refused) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    time.run(async {
+        for number in 0..7_500 {
+            time.sleep_until(Time::ZERO + number * 4 * MS).await;
+            let (time, cache) = (time.clone(), cache.clone());
+            let (answered, refused) = (Arc::clone(&answered), Arc::clone(&refused));
+            time.clone().spawn(async move {
+                let clock = time.clone();
+                let load = async move || {
+                    clock.sleep_until(clock.now() + 50 * MS).await;
+                    Ok::<_, Error>(number)
+                };
+                match cache.get_with(number, load).await {
+                    Ok(_) => answered.fetch_add(1, Ordering::SeqCst),
+                    Err(Error::QueueTimeout { .. } | Error::Overloaded { .. }) => {
+                        refused.fetch_add(1, Ordering::SeqCst)
+                    }
+                    Err(error) => panic!("{error:?}"),
+                };
+            });
+        }
+        cache.wait_idle().await;
+    })
+    .unwrap();
+    assert_eq!(answered.load(Ordering::SeqCst) + refused.load(Ordering::SeqCst), 7_500);
+    // Ten at once, each for 50 ms, are 200 a second.
+    assert!(answered.load(Ordering::SeqCst) >= 5_900, "{answered:?} answered, {refused:?} refused");
+    assert_eq!(cache.breaker_states()[0].1, BreakerState::Closed);
 }
 
 #[test]

@@ -227,7 +227,7 @@ async fn load_uncoalesced(context: &Arc<RequestContext>, entry_key: EntryKey, fo
         return pass_through(private, CacheStatus::forwarded(Outcome::Miss, forward));
     }
     let entry_key = variant_key(context, &entry_key).unwrap_or(entry_key);
-    let permit = match context.route.cache.admit_call(&entry_key, context.client()) {
+    let permit = match context.route.cache.admit_call(&entry_key, context.client()).await {
         Ok(permit) => permit,
         Err(refused) => return error_reply(context, &refused, forward),
     };
@@ -362,7 +362,7 @@ pub async fn serve_head(context: &Arc<RequestContext>, body: ClientBody) -> Repl
         return not_stored();
     }
     let started = system_now();
-    let reply = match BreakerVerdict::of(context, &body) {
+    let reply = match BreakerVerdict::of(context, &body).await {
         Ok(verdict) => forward_admitted(context, body, Forward::Stale, verdict).await,
         Err(_) if context.directives.is_empty() && !found.servable_for.is_zero() => {
             let cache_status = CacheStatus::stored(Outcome::Fallback, stored.ttl_s(resident).min(-1));

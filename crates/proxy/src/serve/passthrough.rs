@@ -32,7 +32,7 @@ use crate::{
 
 /// Forwards the client's request as it is, unless the route's breaker refuses it.
 pub async fn forward<B: RequestBody>(context: &Arc<RequestContext>, body: B, forward: Forward) -> Reply {
-    match BreakerVerdict::of(context, &body) {
+    match BreakerVerdict::of(context, &body).await {
         Ok(verdict) => forward_admitted(context, body, forward, verdict).await,
         Err(refused) => Reply::error(context, &refused, forward),
     }
@@ -46,13 +46,14 @@ pub enum BreakerVerdict {
 }
 
 impl BreakerVerdict {
-    pub fn of<B: RequestBody>(context: &RequestContext, body: &B) -> Result<Self, Error> {
+    pub async fn of<B: RequestBody>(context: &RequestContext, body: &B) -> Result<Self, Error> {
         if !asks_breaker(&context.method) {
             return Ok(Self::Uncounted);
         }
-        let permit = context.route.cache.admit_call(&context.key.clone().into(), context.client())?;
+        let has_body = !body.is_end_stream();
+        let permit = context.route.cache.admit_call(&context.key.clone().into(), context.client()).await?;
         // A client can take any time to send a body: its request must not hold the place of a probe.
-        Ok(if body.is_end_stream() { Self::Admitted(permit) } else { Self::Uncounted })
+        Ok(if has_body { Self::Uncounted } else { Self::Admitted(permit) })
     }
 }
 
