@@ -57,7 +57,9 @@ pub use self::{
     error::{ConfigError, FileError},
     flags::{FlagError, Flags},
     origin::{HealthConfig, HttpOrigin, OriginConfig, OriginKind, OriginTimeouts, ProbeConfig},
-    route::{ClientDirectives, HostPattern, NamePattern, PathPattern, RouteConfig, UnsafeInvalidation},
+    route::{
+        ClientDirectives, HostPattern, NamePattern, PathPattern, RouteConfig, SetCookie, UnsafeInvalidation,
+    },
     shadow::{GhostSize, ShadowConfig},
     snapshot::SnapshotConfig,
     tier::SharedTierUrl,

@@ -44,7 +44,9 @@ pub use error::UpstreamError;
 pub use health::{HealthProbe, HealthSettings};
 use pool::{Checkout, Connecting, Pool, ReadyConnection};
 use request::RetryableRequest;
-pub use settings::{HostHeader, OriginUrl, OriginUrlError, UpstreamSettings, UpstreamSettingsError};
+pub use settings::{
+    HostHeader, OriginUrl, OriginUrlError, QUEUE_TIMEOUT, UpstreamSettings, UpstreamSettingsError,
+};
 
 /// Attempts after the first one, for requests that no origin has processed.
 const RESENDS_MAX: u32 = 3;

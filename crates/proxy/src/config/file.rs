@@ -261,7 +261,7 @@ pub(super) enum HostHeaderName {
 pub(super) struct OriginTimeoutsSection {
     /// For connecting. Default: "2s".
     pub(super) connect: Option<TextValue<PositiveDuration>>,
-    /// For the head of a response; the strategy's `load.deadline` may end it earlier. Default: "30s".
+    /// For the head of a response; a `load.deadline` in the file may end it earlier. Default: "30s".
     pub(super) head: Option<TextValue<PositiveDuration>>,
     /// Between two reads or writes of a body. Default: "30s".
     pub(super) body: Option<TextValue<PositiveDuration>>,
@@ -304,11 +304,14 @@ pub(super) struct RouteSection {
     /// Caching strategy: overrides `[cache]` key by key; `strategy` replaces all of it. It has no limit of its own.
     #[cfg_attr(feature = "schema", schemars(with = "Option<CacheTable>"))]
     pub(super) cache: Option<Spanned<CacheTable>>,
-    /// Freshness lifetime, whatever the origin declares.
+    /// Freshness lifetime of the `ttl_statuses`, whatever the origin declares.
     pub(super) ttl: Option<TextValue<DurationValue>>,
-    /// Freshness lifetime of responses that declare none. Default: the `ttl` written in the cache block; otherwise RFC 9111's
+    /// Freshness lifetime of the `ttl_statuses` that declare none. Default: the `ttl` written in the cache block; otherwise RFC 9111's
     /// heuristic, and for documents the strategy's ttl.
     pub(super) default_ttl: Option<TextValue<DurationValue>>,
+    /// Statuses to which `ttl` and `default_ttl` apply. The others have the lifetime that the origin declares. Default:
+    /// `[200, 203, 204, 301]`.
+    pub(super) ttl_statuses: Option<Vec<FinalStatus>>,
     /// Lifetime of 404 and 410 responses that declare none. Default: not stored.
     pub(super) negative_ttl: Option<TextValue<DurationValue>>,
     /// Response fields with tags for purging. Default: `["surrogate-key", "cache-tag"]`.
@@ -317,6 +320,9 @@ pub(super) struct RouteSection {
     /// Query parameters to ignore and not to forward, such as `["utm_*", "fbclid"]`.
     #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     pub(super) ignore_query: Vec<Spanned<String>>,
+    /// Responses with `Set-Cookie`: "refuse" (not stored), "strip" (stored without the cookie) or "store" (each client gets the same
+    /// cookie). Default: "refuse".
+    pub(super) set_cookie: SetCookieName,
     /// `Cache-Control` and `Pragma` of requests: "obey" or "ignore". Default: "obey".
     pub(super) client_directives: ClientDirectivesName,
     /// Stored answers of a URL after a successful POST, PUT, PATCH or DELETE: "fallback" (load a new one, and serve the old one
@@ -331,6 +337,16 @@ pub(super) enum ClientDirectivesName {
     #[default]
     Obey,
     Ignore,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(inline))]
+pub(super) enum SetCookieName {
+    #[default]
+    Refuse,
+    Strip,
+    Store,
 }
 
 #[derive(Clone, Copy, Default, Deserialize)]
@@ -393,6 +409,8 @@ counts! {
     Waiting: 0..=1_000_000, "0 to 1,000,000 requests may wait";
     /// Failures or good answers.
     Times: 1..=1_000, "write a number from 1 to 1,000";
+    /// A status of a final response.
+    FinalStatus: 200..=599, "write a status from 200 to 599";
 }
 
 #[derive(Clone, Copy)]

@@ -11,7 +11,7 @@ use stockade_source::{OpenError, SourceUrl};
 use toml::Spanned;
 
 use super::file::{HealthSection, HostHeaderName, OriginSection, PositiveDuration, Times};
-use crate::upstream::HostHeader;
+use crate::upstream::{HostHeader, QUEUE_TIMEOUT};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct OriginConfig {
@@ -68,6 +68,14 @@ pub struct OriginTimeouts {
     pub body: Duration,
     /// Before an idle connection is closed.
     pub idle: Duration,
+}
+
+impl OriginTimeouts {
+    /// The time after which a request has failed that has got no head of a response, from its wait for a connection on.
+    #[must_use]
+    pub fn until_head(&self) -> Duration {
+        QUEUE_TIMEOUT + self.connect + self.head
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

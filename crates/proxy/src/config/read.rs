@@ -11,7 +11,7 @@ use std::{
     str::FromStr,
 };
 
-use http::HeaderName;
+use http::{HeaderName, StatusCode};
 use serde::Deserialize as _;
 use stockade_cache::{
     Limit, Strategy,
@@ -28,11 +28,11 @@ use super::{
     Flags, LogConfig, OriginConfig, OriginKind, RouteConfig, SharedTierUrl, TlsFiles,
     file::{
         AdminHost, AdminSection, BoundsSection, ClientDirectivesName, ConfigFile, HeaderFieldName, LogFormat,
-        LogSection, RouteSection, ShadowKeys, ShadowSection, SnapshotSection, SocketAddress, TimeoutsSection,
-        UnsafeInvalidationName,
+        LogSection, RouteSection, SetCookieName, ShadowKeys, ShadowSection, SnapshotSection, SocketAddress,
+        TimeoutsSection, UnsafeInvalidationName,
     },
     flags::cache_of,
-    route::{ClientDirectives, HostPattern, NamePattern, PathPattern, UnsafeInvalidation},
+    route::{ClientDirectives, HostPattern, NamePattern, PathPattern, SetCookie, UnsafeInvalidation},
     shadow::{GhostSize, GhostTtlText, PolicyText, ShadowConfig},
     snapshot::SnapshotConfig,
 };
@@ -141,9 +141,9 @@ fn config(file: ConfigFile, folder: &Path) -> Result<Config, TomlError> {
         let message = format!("clients and [admin] cannot both listen on {}", admin.listen);
         return Err(TomlError::new(message, None));
     }
-    let (base, has_base_ttl) = base(file.cache.as_ref())?;
-    let limit = limit(&base, file.cache.as_ref())?;
-    let base = Strategy { limit: None, ..base };
+    let base = base(file.cache.as_ref())?;
+    let limit = limit(&base.strategy, file.cache.as_ref())?;
+    let base = StatedStrategy { strategy: Strategy { limit: None, ..base.strategy }, ..base };
     let shared = file.cache.as_ref().and_then(|table| table.get_ref().shared.as_ref());
     let shared = shared.map(|url| url.get_ref().0.clone());
     if file.origin.len() > ORIGINS_MAX {
@@ -164,7 +164,7 @@ fn config(file: ConfigFile, folder: &Path) -> Result<Config, TomlError> {
             Some("write [[origin]] with a name and url = \"http://HOST:PORT\", or --origin URL".to_owned());
         return Err(wrong);
     }
-    let routes = routes(file.route, &origins, &base, has_base_ttl)?;
+    let routes = routes(file.route, &origins, &base)?;
     let snapshot = snapshot(file.snapshot, folder, shared.is_some())?;
     Ok(Config {
         listen,
@@ -284,11 +284,34 @@ fn shadow(table: ShadowSection) -> Result<ShadowConfig, TomlError> {
     Ok(shadow)
 }
 
-/// The strategy of routes without a cache block, and whether its ttl was written.
-fn base(table: Option<&Spanned<CacheTable<SharedTierUrl>>>) -> Result<(Strategy, bool), TomlError> {
+/// The strategy of routes without a cache block, or of one route.
+struct StatedStrategy {
+    strategy: Strategy,
+    /// True if a file states its ttl.
+    has_ttl: bool,
+    /// True if a file states the deadline of its loads.
+    has_deadline: bool,
+}
+
+fn base(table: Option<&Spanned<CacheTable<SharedTierUrl>>>) -> Result<StatedStrategy, TomlError> {
     let default = Strategy::preset(STRATEGY).expect("a preset");
-    let Some(table) = table else { return Ok((default, false)) };
-    Ok((strategy(table, &default)?, table.get_ref().has_ttl()))
+    let default = StatedStrategy { strategy: default, has_ttl: false, has_deadline: false };
+    let Some(table) = table else { return Ok(default) };
+    default.with(table)
+}
+
+impl StatedStrategy {
+    /// With the keys of a table in place of its own.
+    fn with<T>(&self, table: &Spanned<CacheTable<T>>) -> Result<Self, TomlError> {
+        let strategy = strategy(table, &self.strategy)?;
+        let table = table.get_ref();
+        let is_kept = !table.has_preset();
+        Ok(Self {
+            strategy,
+            has_ttl: table.has_ttl() || is_kept && self.has_ttl,
+            has_deadline: table.has_deadline() || is_kept && self.has_deadline,
+        })
+    }
 }
 
 fn strategy<T>(table: &Spanned<CacheTable<T>>, base: &Strategy) -> Result<Strategy, TomlError> {
@@ -315,8 +338,7 @@ fn limit(base: &Strategy, table: Option<&Spanned<CacheTable<SharedTierUrl>>>) ->
 fn routes(
     tables: Vec<Spanned<RouteSection>>,
     origins: &[OriginConfig],
-    base: &Strategy,
-    has_base_ttl: bool,
+    base: &StatedStrategy,
 ) -> Result<Vec<RouteConfig>, TomlError> {
     if tables.len() > ROUTES_MAX {
         return Err(TomlError::new("there are more than 1,000 routes", None));
@@ -327,7 +349,7 @@ fn routes(
     let mut routes = Vec::with_capacity(tables.len());
     for table in tables {
         let at = Some(table.span()).filter(|span| !span.is_empty());
-        let route = route(table.into_inner(), at.clone(), origins, base, has_base_ttl)?;
+        let route = route(table.into_inner(), at.clone(), origins, base)?;
         if !known.insert((route.host.clone(), route.path.clone())) {
             let message = format!("there are two routes for `{}`", route.name);
             return Err(TomlError::new(message, at));
@@ -343,24 +365,30 @@ fn route(
     table: RouteSection,
     at: Span,
     origins: &[OriginConfig],
-    base: &Strategy,
-    has_base_ttl: bool,
+    base: &StatedStrategy,
 ) -> Result<RouteConfig, TomlError> {
     let origin = origin_of(table.origin.as_ref(), at, origins)?;
-    let (strategy, has_ttl) = match &table.cache {
-        None => (base.clone(), has_base_ttl),
+    let of_route;
+    let StatedStrategy { strategy, has_ttl, has_deadline } = match &table.cache {
+        None => base,
         Some(cache) => {
             if let at @ Some(_) = cache.get_ref().limit_span() {
                 let message = "the limit applies to all routes: write it into [cache]";
                 return Err(TomlError::new(message, at));
             }
-            (strategy(cache, base)?, has_base_ttl || cache.get_ref().has_ttl())
+            of_route = base.with(cache)?;
+            &of_route
         }
     };
-    let strategy = Strategy { negative_ttl: table.negative_ttl.map(|ttl| ttl.0.0), ..strategy };
+    let negative_ttl = table.negative_ttl.map(|ttl| ttl.0.0);
+    let mut strategy = Strategy { negative_ttl, ..strategy.clone() };
+    if let (OriginKind::Http(http), false) = (&origins[origin].kind, has_deadline) {
+        // A slow page is no failure: the origin's own timeouts bound its load.
+        strategy.load.deadline = strategy.load.deadline.max(http.timeouts.until_head());
+    }
     // Databases declare no lifetimes.
     let is_database = matches!(origins[origin].kind, OriginKind::Documents { .. });
-    let default = strategy.ttl.filter(|_| has_ttl || is_database);
+    let default = strategy.ttl.filter(|_| *has_ttl || is_database);
     let path = table.path.map_or_else(PathPattern::all, |path| path.0);
     let host = table.host.map(|host| host.0);
     let tag_headers = match table.tag_headers {
@@ -374,6 +402,15 @@ fn route(
         origin,
         ttl: table.ttl.map(|ttl| ttl.0.0),
         ttl_default: table.default_ttl.map(|ttl| ttl.0.0).or(default),
+        ttl_statuses: match table.ttl_statuses {
+            Some(statuses) => statuses.iter().filter_map(|status| status_code(status.0)).collect(),
+            None => TTL_STATUSES.to_vec(),
+        },
+        set_cookie: match table.set_cookie {
+            SetCookieName::Refuse => SetCookie::Refuse,
+            SetCookieName::Strip => SetCookie::Strip,
+            SetCookieName::Store => SetCookie::Store,
+        },
         strategy,
         tag_headers,
         ignored_query: each(&table.ignore_query, |name: NamePattern| name)?,
@@ -387,6 +424,19 @@ fn route(
             UnsafeInvalidationName::None => UnsafeInvalidation::None,
         },
     })
+}
+
+/// The statuses to which a route's own lifetimes apply by default: those of pages, and of URLs that have moved for good.
+const TTL_STATUSES: [StatusCode; 4] = [
+    StatusCode::OK,
+    StatusCode::NON_AUTHORITATIVE_INFORMATION,
+    StatusCode::NO_CONTENT,
+    StatusCode::MOVED_PERMANENTLY,
+];
+
+/// A [`FinalStatus`](super::file::FinalStatus) is always one.
+fn status_code(status: usize) -> Option<StatusCode> {
+    StatusCode::from_u16(u16::try_from(status).ok()?).ok()
 }
 
 /// The index of the origin with this name, or of the only one.

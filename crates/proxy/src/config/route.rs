@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, cmp::Reverse, fmt, str::FromStr, time::Duration};
 
-use http::HeaderName;
+use http::{HeaderName, StatusCode};
 use memchr::{memchr, memrchr};
 use percent_encoding::{percent_decode, percent_decode_str};
 use stockade_cache::Strategy;
@@ -21,10 +21,15 @@ pub struct RouteConfig {
     /// Without a limit: [`Config::limit`] applies to all routes. Its `ttl` is used only by
     /// [`ttl_default`](Self::ttl_default); its `negative_ttl` applies to a 404 or 410 without a lifetime.
     pub strategy: Strategy,
-    /// Freshness lifetime, whatever the origin declares.
+    /// Freshness lifetime of the [`ttl_statuses`](Self::ttl_statuses), whatever the origin declares.
     pub ttl: Option<Duration>,
-    /// Freshness lifetime of responses that declare none; `None`: the heuristic of RFC 9111, 4.2.2.
+    /// Freshness lifetime of responses with one of the [`ttl_statuses`](Self::ttl_statuses) that declare none; `None`: the
+    /// heuristic of RFC 9111, 4.2.2.
     pub ttl_default: Option<Duration>,
+    /// An error or a redirect that a client can cause is not among them: stored under a lifetime of the route, it would take the
+    /// page away from all ("Your Cache Has Fallen", Nguyen et al., CCS 2019).
+    pub ttl_statuses: Vec<StatusCode>,
+    pub set_cookie: SetCookie,
     /// Response fields with tags.
     pub tag_headers: Vec<HeaderName>,
     /// Query parameters that are neither part of the key nor forwarded.
@@ -42,11 +47,23 @@ pub enum ClientDirectives {
     Ignore,
 }
 
+/// Responses that set a cookie.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SetCookie {
+    /// They are for the client alone.
+    #[default]
+    Refuse,
+    /// They are stored without the cookie, which only the client gets whose request was forwarded.
+    Strip,
+    /// They are stored with the cookie: each client gets the same.
+    Store,
+}
+
 /// What a successful request with an unsafe method does to the stored responses of the URLs that it may change
 /// (RFC 9111, 4.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnsafeInvalidation {
-    /// They are removed, except for a copy that answers if the load of a new one fails.
+    /// A new one is loaded. They answer only if that fails.
     #[default]
     Fallback,
     Remove,

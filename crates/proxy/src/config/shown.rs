@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use http::StatusCode;
 use serde_json::{Map, Value, json};
 use stockade_cache::{Breaker, EvictionOrder, Fetch, GhostTtl, Limit, Refresh, StoreMode, Strategy, Writer};
 
 use super::{
-    AccessLogFormat, ClientDirectives, Config, OriginConfig, OriginKind, RouteConfig, ShadowConfig,
-    UnsafeInvalidation,
+    AccessLogFormat, ClientDirectives, Config, OriginConfig, OriginKind, RouteConfig, SetCookie,
+    ShadowConfig, UnsafeInvalidation,
 };
 use crate::upstream::HostHeader;
 
@@ -100,6 +101,8 @@ impl Config {
             strategy,
             ttl,
             ttl_default,
+            ttl_statuses,
+            set_cookie,
             tag_headers,
             ignored_query,
             client_directives,
@@ -111,6 +114,12 @@ impl Config {
             "origin": self.origins.get(*origin).map(|origin| origin.name.as_str()),
             "ttl": ttl.map(time),
             "default_ttl": ttl_default.map(time),
+            "ttl_statuses": ttl_statuses.iter().map(StatusCode::as_u16).collect::<Vec<_>>(),
+            "set_cookie": match set_cookie {
+                SetCookie::Refuse => "refuse",
+                SetCookie::Strip => "strip",
+                SetCookie::Store => "store",
+            },
             "negative_ttl": strategy.negative_ttl.map(time),
             "tag_headers": texts(tag_headers),
             "ignore_query": texts(ignored_query),

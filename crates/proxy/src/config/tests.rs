@@ -30,6 +30,28 @@ fn with(text: &str) -> String {
     format!("{text}\n{ORIGIN}")
 }
 
+/// A preset whose loads are bounded by the timeouts of an origin.
+fn patient(preset: &str) -> Strategy {
+    let mut strategy = Strategy::preset(preset).unwrap();
+    assert_eq!(strategy.load.deadline, Duration::from_secs(10));
+    strategy.load.deadline = Duration::from_secs(37);
+    strategy
+}
+
+#[test]
+fn deadline_of_a_load_is_the_files_or_that_of_the_origin() {
+    for (cache, of_route, expected_s) in [
+        ("", "", 37),
+        ("", "cache.swr = \"1s\"", 37),
+        ("[cache]\nload = { deadline = \"3s\" }", "cache.swr = \"1s\"", 3),
+        ("[cache]\nload = { queue = 5 }", "cache.load = { deadline = \"12s\" }", 12),
+        ("[cache]\nload = { deadline = \"3s\" }", "cache.strategy = \"swr\"", 37),
+    ] {
+        let config = read(&format!("{cache}\n{ORIGIN}[[route]]\norigin = \"app\"\n{of_route}\n"));
+        assert_eq!(config.routes[0].strategy.load.deadline.as_secs(), expected_s, "{cache} {of_route}");
+    }
+}
+
 #[test]
 fn minimal_file_has_an_origin_and_defaults() {
     let config = read(ORIGIN);
@@ -46,7 +68,7 @@ fn minimal_file_has_an_origin_and_defaults() {
     );
     let [route] = config.routes.as_slice() else { panic!("{:?}", config.routes) };
     assert_eq!((route.name.as_str(), route.origin, route.ttl, route.ttl_default), ("/*", 0, None, None));
-    assert_eq!(route.strategy, Strategy::preset("breaker").unwrap());
+    assert_eq!(route.strategy, patient("breaker"));
     assert!(config.admin.is_none() && config.has_host("anything"));
 }
 
@@ -82,7 +104,7 @@ fn routes_override_the_shared_cache_block() {
     assert_eq!(news.strategy.negative_ttl, Some(Duration::from_secs(5)));
     // The ttl of [cache] is the default of its routes.
     assert_eq!((news.ttl, news.ttl_default), (None, Some(Duration::from_secs(10))));
-    assert_eq!(live.strategy, Strategy::preset("swr").unwrap());
+    assert_eq!(live.strategy, patient("swr"));
     assert_eq!((live.ttl, live.ttl_default), (Some(Duration::from_secs(1)), Some(Duration::from_secs(2))));
     assert_eq!(live.tag_headers, ["x-tags"]);
     assert_eq!(
@@ -461,7 +483,7 @@ fn flags_override_the_file_or_replace_it() {
     assert_eq!(alone.listen, flags.listen);
     assert_eq!(alone.admin.as_ref().map(|admin| admin.listen), flags.admin);
     let limit = Limit { entries: Some(9), reclaim: 0.3, ..Limit::bytes(1 << 30) };
-    assert_eq!((&alone.limit, alone.routes[0].strategy.clone()), (&limit, Strategy::preset("swr").unwrap()));
+    assert_eq!((&alone.limit, alone.routes[0].strategy.clone()), (&limit, patient("swr")));
 
     assert_eq!(alone.shadow, Some(ShadowConfig::default()));
     let snapshot = SnapshotConfig { path: "/a.snapshot".into(), every: SnapshotConfig::EVERY };

@@ -1,6 +1,6 @@
 //! Conditional requests: of clients against stored responses, and of this cache to the origin (RFC 9110, 13; RFC 9111, 4.3).
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
@@ -115,28 +115,43 @@ pub fn conditional_request(stored: &HeaderMap) -> impl Iterator<Item = (HeaderNa
 }
 
 /// True if a 304 is about the stored response (RFC 9111, 4.3.4). If not, the response has to be fetched whole.
+///
+/// Origins that compress on the way out make the tag of the 200 weak (nginx, Django) or append `-gzip` to it (Apache), name more
+/// fields in its `Vary`, and send the 304 without either. The request has named one response only, by its tag. So tags are
+/// compared weakly, which is how the origin has compared them (RFC 9110, 13.1.2), a `Vary` of some of the fields is no other
+/// response, and an equal `Last-Modified` outweighs another tag, if it is a strong validator.
 #[must_use]
 pub fn is_about_stored(stored: &HeaderMap, not_modified: &HeaderMap) -> bool {
-    if not_modified.contains_key(VARY) && Vary::of(not_modified) != Vary::of(stored) {
+    if not_modified.contains_key(VARY) && !Vary::of(stored).includes(&Vary::of(not_modified)) {
         // It would have another key.
         return false;
     }
+    let modified = (date::of(not_modified, &LAST_MODIFIED), date::of(stored, &LAST_MODIFIED));
     let tags = (not_modified.get(ETAG), stored.get(ETAG));
     match (tags.0.map(HeaderValue::as_bytes), tags.1.map(HeaderValue::as_bytes)) {
-        (Some(new), Some(old)) if is_weak(new) => weak_match(new, old),
-        (Some(new), Some(old)) => strong_match(new, old),
-        (Some(new), None) if !is_weak(new) => false,
+        (Some(new), Some(old)) if weak_match(new, old) => true,
+        (Some(new), None) if is_weak(new) => modified.0.is_none_or(|new| modified.1 == Some(new)),
+        (Some(_), _) => modified.0.is_some() && modified.0 == modified.1 && has_strong_date(stored),
         // The request named one response only, so the 304 is about it unless the dates differ.
-        _ => match (date::of(not_modified, &LAST_MODIFIED), date::of(stored, &LAST_MODIFIED)) {
+        (None, old) => match modified {
             (Some(new), Some(old)) => new == old,
-            (Some(_), None) => stored.contains_key(ETAG),
+            (Some(_), None) => old.is_some(),
             (None, _) => true,
         },
     }
 }
 
+/// True if `Last-Modified` is a strong validator: a later change has another date (RFC 9110, 8.8.2.2).
+fn has_strong_date(stored: &HeaderMap) -> bool {
+    let (modified, sent) = (date::of(stored, &LAST_MODIFIED), date::of(stored, &DATE));
+    matches!((modified, sent), (Some(modified), Some(sent)) if modified + STRONG_DATE_MIN <= sent)
+}
+
+/// Dates have whole seconds.
+const STRONG_DATE_MIN: Duration = Duration::from_secs(1);
+
 /// Updates a stored head with the fields of a 304 (RFC 9111, 3.2). Fields that describe the stored bytes stay, and so
-/// does `Vary`. Date and age start again. `directives` are those of the 304.
+/// do `Vary` and an entity tag: that of the 304 may be the one of the bytes before compression. Date and age start again. `directives` are those of the 304.
 ///
 /// The caller checks [`is_about_stored`] first, and recomputes the freshness from the updated head afterwards.
 pub fn freshen(
@@ -150,6 +165,9 @@ pub fn freshen(
     hop::for_store(&mut new, directives);
     for name in CONTENT_FIELDS {
         new.remove(name);
+    }
+    if stored.contains_key(ETAG) {
+        new.remove(ETAG);
     }
     hop::supply_date(&mut new, received);
     stored.remove(AGE);

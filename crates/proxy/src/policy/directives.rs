@@ -95,6 +95,11 @@ impl Scope {
         *self == Self::Whole
     }
 
+    /// Adds one field.
+    pub fn add(&mut self, field: HeaderName) {
+        self.widen(Self::Fields(vec![field]));
+    }
+
     /// A value that is no list of field names means the whole response, and so does one without quotes: origins that send
     /// `private=1` mean `private` (RFC 9111, 5.2.2.7 asks for quotes).
     fn parse_quoted(value: Option<&[u8]>) -> Self {

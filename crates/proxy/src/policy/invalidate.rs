@@ -47,6 +47,29 @@ pub fn invalidated(
     keys
 }
 
+/// What a response to GET that is not stored itself does to the older response of its URL that has expired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EffectOnStored {
+    Nothing,
+    /// It answers only if the origin fails.
+    FallbackOnly,
+    /// The page is gone or has moved.
+    Removes,
+}
+
+/// `is_for_all`: the response is about the URL, and neither private nor an answer to a user that the origin may have recognised.
+#[must_use]
+pub fn effect_on_stored(status: StatusCode, is_for_all: bool) -> EffectOnStored {
+    match status.as_u16() {
+        404 | 410 | 451 | 301..=303 | 307 | 308 if is_for_all => EffectOnStored::Removes,
+        // An answer to conditions or a range.
+        206 | 304 => EffectOnStored::Nothing,
+        200..=399 | 401 | 403 | 404 | 410 | 429 | 451 => EffectOnStored::FallbackOnly,
+        // A fault of the request, or of the origin.
+        _ => EffectOnStored::Nothing,
+    }
+}
+
 /// The key in a field, if it is of the same origin.
 fn same_origin_key(response: &HeaderMap, name: &HeaderName, target: &CacheKey) -> Option<CacheKey> {
     let reference = response.get(name)?.to_str().ok()?;
@@ -56,6 +79,33 @@ fn same_origin_key(response: &HeaderMap, name: &HeaderName, target: &CacheKey) -
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn unstored_response_outdates_the_stored_one_by_its_status() {
+        use EffectOnStored::{FallbackOnly, Nothing, Removes};
+        for (status, of_one, of_all) in [
+            (200, FallbackOnly, FallbackOnly),
+            (206, Nothing, Nothing),
+            (301, FallbackOnly, Removes),
+            (302, FallbackOnly, Removes),
+            (304, Nothing, Nothing),
+            (400, Nothing, Nothing),
+            (401, FallbackOnly, FallbackOnly),
+            (403, FallbackOnly, FallbackOnly),
+            (404, FallbackOnly, Removes),
+            (410, FallbackOnly, Removes),
+            (412, Nothing, Nothing),
+            (429, FallbackOnly, FallbackOnly),
+            (431, Nothing, Nothing),
+            (451, FallbackOnly, Removes),
+            (500, Nothing, Nothing),
+            (503, Nothing, Nothing),
+        ] {
+            let status = StatusCode::from_u16(status).unwrap();
+            assert_eq!(effect_on_stored(status, false), of_one, "{status}");
+            assert_eq!(effect_on_stored(status, true), of_all, "{status}");
+        }
+    }
 
     fn invalidated_paths(method: &str, status: u16, lines: &[(HeaderName, &str)]) -> Vec<String> {
         let head = lines.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect();

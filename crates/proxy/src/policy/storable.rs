@@ -40,8 +40,9 @@ pub enum NotStorable {
     /// The request had credentials, and the response does not declare that it may be shared.
     #[error("request with credentials")]
     Credentials,
-    /// The response sets a cookie without `public`, `s-maxage` or a targeted lifetime: one user's session in another user's
-    /// browser is worse than a miss. Stricter than the standard (RFC 9111, 7.3).
+    /// The response sets a cookie: one user's session in another user's browser is worse than a miss. `public` does not change that,
+    /// since frameworks add cookies to pages that their authors have marked. Stricter than the standard (RFC 9111, 7.3), as nginx
+    /// and Varnish are.
     #[error("sets a cookie")]
     Cookie,
     /// `Vary: *`.
@@ -60,11 +61,12 @@ pub struct GetExchange<'a> {
     pub response: &'a HeaderMap,
 }
 
-/// Decides if the response may be stored. The caller makes sure that its body is complete.
+/// Decides if the response may be stored, with its cookies if `stores_cookies`. The caller makes sure that its body is complete.
 pub fn storable(
     exchange: &GetExchange<'_>,
     request_directives: &RequestDirectives,
     directives: &ResponseDirectives,
+    stores_cookies: bool,
 ) -> Result<(), NotStorable> {
     let GetExchange { request, status, response } = *exchange;
     match status {
@@ -91,10 +93,9 @@ pub fn storable(
     if request.contains_key(AUTHORIZATION) && !is_shared && !directives.must_revalidate {
         return Err(NotStorable::Credentials);
     }
-    let has_targeted_lifetime = directives.is_targeted && directives.max_age.is_some();
     let is_stripped = directives.private.fields().contains(&SET_COOKIE)
         || directives.no_cache.fields().contains(&SET_COOKIE);
-    if response.contains_key(SET_COOKIE) && !(is_shared || has_targeted_lifetime || is_stripped) {
+    if response.contains_key(SET_COOKIE) && !(stores_cookies || is_stripped) {
         return Err(NotStorable::Cookie);
     }
     if response.contains_key(VARY) && Vary::of(response) == Vary::Any {
@@ -128,7 +129,7 @@ mod tests {
         let status = StatusCode::from_u16(status).unwrap();
         let exchange = GetExchange { request: &request, status, response: &response };
         let directives = ResponseDirectives::read(&response, &targets);
-        storable(&exchange, &RequestDirectives::read(&request), &directives)
+        storable(&exchange, &RequestDirectives::read(&request), &directives, false)
     }
 
     fn control(value: &str) -> [(&'static str, &str); 1] {
@@ -219,20 +220,20 @@ mod tests {
     }
 
     #[test]
-    fn responses_with_cookies_need_public_or_a_shared_lifetime() {
+    fn cookies_are_not_stored() {
         let with = |value: &'static str| [("set-cookie", "a=b"), ("cache-control", value)];
         for (value, expected) in [
             ("max-age=3600", Err(NotStorable::Cookie)),
             ("max-age=3600, must-revalidate", Err(NotStorable::Cookie)),
-            ("max-age=3600, public", Ok(())),
-            ("s-maxage=3600", Ok(())),
+            ("max-age=3600, public", Err(NotStorable::Cookie)),
+            ("s-maxage=3600", Err(NotStorable::Cookie)),
             ("max-age=3600, no-cache=\"Set-Cookie\"", Ok(())),
             ("max-age=3600, private=\"set-cookie\"", Ok(())),
         ] {
             assert_eq!(get(&[], 200, &with(value)), expected, "{value}");
         }
         let targeted = [("set-cookie", "a=b"), ("cdn-cache-control", "max-age=60")];
-        assert_eq!(get(&[], 200, &targeted), Ok(()));
+        assert_eq!(get(&[], 200, &targeted), Err(NotStorable::Cookie));
         assert_eq!(get(&[("cookie", "a=b")], 200, &control("max-age=3600")), Ok(()));
     }
 

@@ -59,6 +59,16 @@ impl Vary {
         if let Self::Fields(fields) = self { fields } else { &[] }
     }
 
+    /// True if all fields of `other` are among these.
+    #[must_use]
+    pub fn includes(&self, other: &Self) -> bool {
+        match other {
+            Self::None => true,
+            Self::Fields(fields) => fields.iter().all(|field| self.fields().contains(field)),
+            Self::Any => false,
+        }
+    }
+
     /// The request's values of the selecting fields.
     #[must_use]
     pub fn selecting(&self, request: &HeaderMap) -> SelectingValues {

@@ -23,6 +23,7 @@ use super::{
     origin::{OriginError, RequestBody},
     router::Route,
     runtime::system_now,
+    stored::RequestKind,
 };
 use crate::{
     config::ClientDirectives,
@@ -166,14 +167,20 @@ impl RequestContext {
     }
 
     #[must_use]
-    pub fn has_credentials(&self) -> bool {
-        self.headers.contains_key(AUTHORIZATION)
+    pub fn kind(&self) -> RequestKind {
+        if self.headers.contains_key(AUTHORIZATION) {
+            RequestKind::Credentials
+        } else if self.headers.contains_key(COOKIE) {
+            RequestKind::Cookie
+        } else {
+            RequestKind::Anonymous
+        }
     }
 
     /// True if the origin may recognise the user: by credentials or a cookie.
     #[must_use]
     pub fn may_identify_user(&self) -> bool {
-        self.has_credentials() || self.headers.contains_key(COOKIE)
+        self.kind() != RequestKind::Anonymous
     }
 
     /// Keeps a response for this client alone, unless the client has already been replied to.

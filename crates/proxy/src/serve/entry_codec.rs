@@ -28,7 +28,7 @@ use crate::{
     },
 };
 
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
 
 #[derive(Clone, Debug, Default)]
 pub struct EntryCodec {
@@ -74,6 +74,7 @@ struct ResponseRecord<'a> {
     freshness: FreshnessRecord,
     /// ttl, swr, sie, keep.
     lifespan: [Duration; 4],
+    is_shared: bool,
     selecting: Option<&'a [u8]>,
     #[serde(borrow)]
     tags: Vec<&'a str>,
@@ -123,10 +124,8 @@ impl Codec<CacheEntry> for EntryCodec {
         match postcard::from_bytes(record).ok()? {
             EntryRecord::Uncacheable { ttl } => {
                 let lifespan = Lifespan { ttl, ..Lifespan::NONE };
-                Some(CacheEntry::Uncacheable(Arc::new(UncacheableMarker {
-                    reason: UncacheableReason::NoLifetime,
-                    lifespan,
-                })))
+                let marker = UncacheableMarker::new(UncacheableReason::NoLifetime);
+                Some(CacheEntry::Uncacheable(Arc::new(UncacheableMarker { lifespan, ..marker })))
             }
             EntryRecord::Response(record) => {
                 // A copy: a slice would keep the record in memory, which `weight` does not count.
@@ -156,6 +155,7 @@ impl<'a> ResponseRecord<'a> {
             received: stored.received.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default(),
             freshness: FreshnessRecord { initial_age, lifetime, basis, swr, sie, flags },
             lifespan: [ttl, effective_swr, effective_sie, keep],
+            is_shared: stored.is_shared,
             selecting: stored.selecting.as_ref().map(|selecting| selecting.as_bytes()),
             tags: stored.tags.iter().map(|tag| &**tag).collect(),
         }
@@ -185,6 +185,7 @@ impl<'a> ResponseRecord<'a> {
             freshness,
             received: SystemTime::UNIX_EPOCH.checked_add(self.received)?,
             lifespan: Lifespan { ttl, swr, sie, keep },
+            is_shared: self.is_shared,
             selecting: self.selecting.map(|selecting| Arc::new(SelectingValues::from_bytes(selecting))),
             tags: self.tags.into_iter().map(Box::from).collect(),
             users: BodyUsers::default(),
@@ -223,6 +224,7 @@ mod tests {
                 is_immutable: true,
             },
             received: SystemTime::UNIX_EPOCH + 1_700_000_000 * second,
+            is_shared: true,
             lifespan: Lifespan { ttl: 58 * second, swr: second, sie: second, keep: 600 * second },
             selecting: selecting.map(|selecting| Arc::new(SelectingValues::from_bytes(&selecting))),
             tags: tags.into_iter().map(Box::from).collect(),

@@ -3,8 +3,8 @@
 use std::{io, sync::Arc, time::SystemTime};
 
 use http::{
-    HeaderMap, HeaderName, Response, StatusCode,
-    header::{AGE, CONTENT_LENGTH, SET_COOKIE},
+    HeaderMap, Response, StatusCode,
+    header::{AGE, CONTENT_LENGTH, ETAG, SET_COOKIE},
 };
 use http_body::Body;
 use http_body_util::Full;
@@ -14,10 +14,11 @@ use tokio::sync::oneshot;
 use super::{
     body_chunks::{BodyChunks, CHUNK_BYTES},
     context::RequestContext,
-    fallback_copy,
     fetched_body::FetchedBody,
+    markers,
     origin::OriginError,
     receiver::{BodyReceiver, LimitedBody, ReceivedBody, StoreTarget, read_available, read_limited},
+    retention::{ReceivedHead, Retention},
     router::BodyStorage,
     runtime::system_now,
     spool::Spool,
@@ -26,13 +27,17 @@ use super::{
         UncacheableMarker, UncacheableReason, allocated_bytes, detached, header_bytes,
     },
 };
-use crate::policy::{
-    conditional,
-    directives::ResponseDirectives,
-    freshness::Freshness,
-    hop,
-    storable::{GetExchange, NotStorable, storable},
-    vary::{SelectingValues, Vary},
+use crate::{
+    config::SetCookie,
+    policy::{
+        conditional,
+        directives::ResponseDirectives,
+        freshness::Freshness,
+        hop,
+        invalidate::effect_on_stored,
+        storable::{GetExchange, NotStorable, storable},
+        vary::{SelectingValues, Vary},
+    },
 };
 
 /// A load that brings nothing to be stored in place of a good response.
@@ -55,6 +60,12 @@ impl OriginFailure {
     #[must_use]
     pub fn is_origin_fault(&self) -> bool {
         !matches!(self, Self::NoResponse(error) if !error.is_origin_fault())
+    }
+
+    /// True if the origin has not answered in time.
+    #[must_use]
+    pub fn is_timeout(&self) -> bool {
+        matches!(self, Self::NoResponse(error) if error.is_timeout())
     }
 
     /// The origin's status.
@@ -111,13 +122,10 @@ pub async fn load(
         // It stays stored for the requests that select it.
         return Ok(LoadedEntry::without_source(CacheEntry::OtherVariant(latest)));
     }
-    let revalidation = Revalidation::find(&context, &entry_key);
-    let conditions: HeaderMap = revalidation
-        .iter()
-        .flat_map(|revalidation| conditional::conditional_request(&revalidation.stored.headers))
-        .collect();
+    let replaced = Replaced::find(&context, &entry_key);
+    let conditions = replaced.as_ref().map(Replaced::conditions).unwrap_or_default();
     let fetch = OriginFetch { context, entry_key };
-    if revalidation.is_none()
+    if replaced.is_none()
         && let Some((reason, client_conditions)) = fetch.client_conditions()
     {
         let (started, response) = fetch.send(&client_conditions).await?;
@@ -127,31 +135,44 @@ pub async fn load(
         return fetch.store_or_keep(started, response, None, reservation).await;
     }
     let (started, response) = fetch.send(&conditions).await?;
-    let (Some(Revalidation { stored, .. }), StatusCode::NOT_MODIFIED) = (&revalidation, response.status())
-    else {
-        return fetch.store_or_keep(started, response, revalidation, reservation).await;
+    let (Some(Replaced { stored, .. }), StatusCode::NOT_MODIFIED) = (&replaced, response.status()) else {
+        return fetch.store_or_keep(started, response, replaced, reservation).await;
     };
     if conditional::is_about_stored(&stored.headers, response.headers()) {
         return Ok(fetch.not_modified(stored, response.headers(), started));
     }
     // The 304 is about another response than the stored one.
     let (started, response) = fetch.send(&HeaderMap::new()).await?;
-    fetch.store_or_keep(started, response, None, reservation).await
+    fetch.store_or_keep(started, response, replaced, reservation).await
 }
 
-/// The stored response that a load validates.
-struct Revalidation {
+/// The stored response that a load replaces.
+struct Replaced {
     stored: Arc<StoredResponse>,
     /// True if it may still be served, stale or not.
     is_servable: bool,
+    /// False: it is out of date for certain, or nothing tells it from another user's.
+    may_be_validated: bool,
 }
 
-impl Revalidation {
+impl Replaced {
     fn find(context: &RequestContext, entry_key: &EntryKey) -> Option<Self> {
         let found = context.route.cache.peek(entry_key)?;
         let CacheEntry::Response(stored) = found.value else { return None };
-        let is_servable = !found.servable_for.is_zero();
-        stored.matches(&context.headers).then_some(Self { stored, is_servable })
+        let is_told_apart =
+            stored.is_shared || stored.headers.contains_key(ETAG) || !context.may_identify_user();
+        stored.matches(&context.headers).then_some(Self {
+            stored,
+            is_servable: !found.servable_for.is_zero(),
+            may_be_validated: !found.is_fallback_only && is_told_apart,
+        })
+    }
+
+    fn conditions(&self) -> HeaderMap {
+        if !self.may_be_validated {
+            return HeaderMap::new();
+        }
+        conditional::conditional_request(&self.stored.headers).collect()
     }
 }
 
@@ -165,17 +186,14 @@ pub fn freshened_by_head(
 ) -> Option<CacheEntry> {
     let fetch = OriginFetch { context: Arc::clone(context), entry_key: entry_key.clone() };
     let head = fetch.freshened(stored, headers, started);
-    let lifespan = head.storability.ok().filter(|lifespan| *lifespan != Lifespan::NONE)?;
-    Some(CacheEntry::Response(Arc::new(head.into_stored_with(stored, lifespan))))
+    let retention = head.storability.ok()?;
+    Some(CacheEntry::Response(Arc::new(head.into_stored_with(stored, retention))))
 }
 
 struct OriginFetch {
     context: Arc<RequestContext>,
     entry_key: EntryKey,
 }
-
-/// Targeted fields that take precedence over `Cache-Control` (RFC 9213).
-pub const TARGETS: [HeaderName; 1] = [HeaderName::from_static("cdn-cache-control")];
 
 impl OriginFetch {
     async fn send(&self, conditions: &HeaderMap) -> Result<(SystemTime, Response<FetchedBody>), OriginError> {
@@ -193,20 +211,9 @@ impl OriginFetch {
         if conditions.is_empty() { None } else { self.known_uncacheable().map(|reason| (reason, conditions)) }
     }
 
-    /// The reason of a stored uncacheable marker, for this URL or for requests with credentials.
+    /// The reason of a stored uncacheable marker, for this URL or for requests of this kind.
     fn known_uncacheable(&self) -> Option<UncacheableReason> {
-        let credentials_marker = || {
-            let entry_key = EntryKey::credentials_marker(&self.entry_key.key);
-            let has_credentials = self.context.has_credentials();
-            has_credentials
-                .then(|| self.context.route.cache.peek(&entry_key))
-                .flatten()
-                .map(|found| found.value)
-        };
-        match self.stored_entry().or_else(credentials_marker)? {
-            CacheEntry::Uncacheable(marker) => Some(marker.reason),
-            CacheEntry::Response(_) | CacheEntry::OtherVariant(_) => None,
-        }
+        markers::known_reason(&self.context, &self.entry_key)
     }
 
     /// Keeps the response to a client's own range or conditions for that client.
@@ -219,17 +226,18 @@ impl OriginFetch {
         // The head of a partial response also shows if the complete one may be shared. The marker is renewed only if it may
         // not; otherwise the next request decides.
         let whole = self.evaluate(StatusCode::OK, response.headers().clone(), started).storability;
+        let status = response.status();
         self.context.set_private_response(response);
         match whole {
-            _ if reason == UncacheableReason::TooLarge => self.uncacheable(reason),
-            Err(reason) if !reason.lacks_lifetime() => self.uncacheable(reason),
-            _ => LoadedEntry::transient(UncacheableMarker::transient(reason)),
+            _ if reason == UncacheableReason::TooLarge => self.uncacheable(status, reason),
+            Err(reason) if !reason.lacks_lifetime() => self.uncacheable(status, reason),
+            _ => markers::of_error(&self.context, &self.entry_key, reason),
         }
     }
 
     /// The stored response's head, updated by the head of a 304 or of a response to HEAD.
     fn freshened(&self, stored: &StoredResponse, update: &HeaderMap, started: SystemTime) -> EvaluatedHead {
-        let directives = ResponseDirectives::read(update, &TARGETS);
+        let directives = self.context.route.directives(update);
         let mut headers = stored.headers.clone();
         conditional::freshen(&mut headers, update, &directives, system_now());
         self.evaluate(stored.status, headers, started)
@@ -238,7 +246,7 @@ impl OriginFetch {
     /// The origin has validated the stored response.
     fn not_modified(&self, stored: &StoredResponse, update: &HeaderMap, started: SystemTime) -> LoadedEntry {
         let mut head = self.freshened(stored, update, started);
-        self.context.keep_private_fields(&ResponseDirectives::read(update, &TARGETS), update);
+        self.context.keep_private_fields(&self.context.route.directives(update), update);
         if head.storability == Err(NotStorable::Cookie.into()) && update.contains_key(SET_COOKIE) {
             // The cookie is for this client, the stored response still for all.
             let mut update = update.clone();
@@ -247,13 +255,14 @@ impl OriginFetch {
             head = self.freshened(stored, &update, started);
         }
         match head.storability {
-            Ok(lifespan) => {
-                let stored = head.into_stored_with(stored, lifespan);
+            Ok(retention) => {
+                let stored = head.into_stored_with(stored, retention);
                 LoadedEntry::complete(CacheEntry::Response(Arc::new(stored)))
             }
-            // Without a lifetime it is for the waiting requests only.
+            // Without a lifetime it is for this request only.
             Err(reason) if reason.lacks_lifetime() => {
-                let stored = head.into_stored_with(stored, Lifespan::NONE);
+                let retention = Retention { lifespan: Lifespan::NONE, is_shared: false };
+                let stored = head.into_stored_with(stored, retention);
                 LoadedEntry::complete(CacheEntry::Response(Arc::new(stored)))
             }
             // The origin has made it private: it is for this client only.
@@ -263,38 +272,13 @@ impl OriginFetch {
                 *response.status_mut() = head.status;
                 *response.headers_mut() = head.headers;
                 self.context.set_private_response(response);
-                self.uncacheable(reason)
+                self.uncacheable(stored.status, reason)
             }
         }
     }
 
-    /// The marker that responses are not shared. It is stored unless the reason lies in this request, or a fresh
-    /// response is stored that only this request did not want. The marker for credentials has a separate key.
-    fn uncacheable(&self, reason: UncacheableReason) -> LoadedEntry {
-        let cache = &self.context.route.cache;
-        let is_about_request = match reason {
-            UncacheableReason::NotStorable(NotStorable::RequestNoStore) => true,
-            UncacheableReason::NotStorable(NotStorable::Credentials) => {
-                let entry_key = EntryKey::credentials_marker(&self.entry_key.key);
-                if cache.peek(&entry_key).is_none() {
-                    cache.insert(entry_key, UncacheableMarker::stored(reason));
-                }
-                true
-            }
-            _ => false,
-        };
-        let is_fresh_response = |found: stockade_cache::StoredValue<CacheEntry>| {
-            matches!(found.value, CacheEntry::Response(_)) && !found.fresh_for.is_zero()
-        };
-        if is_about_request || cache.peek(&self.entry_key).is_some_and(is_fresh_response) {
-            LoadedEntry::transient(UncacheableMarker::transient(reason))
-        } else {
-            LoadedEntry::complete(UncacheableMarker::stored(reason))
-        }
-    }
-
-    fn stored_entry(&self) -> Option<CacheEntry> {
-        self.context.route.cache.peek(&self.entry_key).map(|found| found.value)
+    fn uncacheable(&self, status: StatusCode, reason: UncacheableReason) -> LoadedEntry {
+        markers::remember(&self.context, &self.entry_key, status, reason)
     }
 
     fn evaluate(&self, status: StatusCode, mut headers: HeaderMap, started: SystemTime) -> EvaluatedHead {
@@ -302,25 +286,19 @@ impl OriginFetch {
         let received = system_now();
         let took = received.duration_since(started).unwrap_or_default();
         hop::supply_date(&mut headers, received);
-        let directives = ResponseDirectives::read(&headers, &TARGETS);
+        let directives = route.directives(&headers);
         let freshness = Freshness::new(status, &headers, &directives, received, took, &route.heuristics());
         let vary = Vary::of(&headers);
         let selecting = (vary != Vary::None).then(|| Arc::new(vary.selecting(request)));
         let exchange = GetExchange { request, status, response: &headers };
-        let is_storable =
-            storable(&exchange, request_directives, &directives).map_err(UncacheableReason::from);
-        let mut storability = is_storable.and_then(|()| {
-            let lifespan = route.lifespan(&self.entry_key.key, status, &headers, &directives, &freshness);
-            lifespan.ok_or(UncacheableReason::NoLifetime)
-        });
-        if let Ok(lifespan) = &mut storability
-            && lifespan.ttl.is_zero()
-        {
-            // Caches before this one have already used up part of the stale periods.
-            let stale_for = freshness.initial_age.saturating_sub(freshness.lifetime);
-            lifespan.swr = lifespan.swr.saturating_sub(stale_for);
-            lifespan.sie = lifespan.sie.saturating_sub(stale_for);
-        }
+        let stores_cookies = route.config.set_cookie == SetCookie::Store;
+        let storability = storable(&exchange, request_directives, &directives, stores_cookies)
+            .map_err(UncacheableReason::from)
+            .and_then(|()| {
+                let (headers, directives, freshness) = (&headers, &directives, &freshness);
+                let head = ReceivedHead { request, status, headers, directives, freshness };
+                route.retention(&self.entry_key.key, &head).ok_or(UncacheableReason::NoLifetime)
+            });
         let tags = route.tags(&headers);
         EvaluatedHead { status, headers, directives, freshness, vary, received, selecting, tags, storability }
     }
@@ -330,16 +308,16 @@ impl OriginFetch {
         self,
         started: SystemTime,
         response: Response<FetchedBody>,
-        revalidation: Option<Revalidation>,
+        replaced: Option<Replaced>,
         reservation: Reservation,
     ) -> Result<LoadedEntry, OriginFailure> {
         let head = self.evaluate(response.status(), response.headers().clone(), started);
-        let replaces = revalidation.is_some_and(|revalidation| revalidation.is_servable);
+        let replaces = replaced.is_some_and(|replaced| replaced.is_servable);
         let is_failure = is_failure(head.status);
         // No server error replaces a servable response, however fresh it claims to be.
         let is_rejected = is_failure || replaces && head.status.is_server_error();
         // Under an uncacheable marker each request is alone, and gets the response as it is.
-        let is_alone = matches!(self.stored_entry(), Some(CacheEntry::Uncacheable(_)));
+        let is_alone = self.known_uncacheable().is_some();
         match head.storability {
             Err(reason) if is_alone && is_rejected && reason.lacks_lifetime() => {
                 self.context.set_private_response(response);
@@ -352,21 +330,27 @@ impl OriginFetch {
                 self.context.set_private_response(response);
                 Err(OriginFailure::Private { status: head.status })
             }
-            // Without a lifetime it goes to the waiting requests, and the stored entry stays.
+            // Without a lifetime it goes to the waiting requests.
             Err(reason) if reason.lacks_lifetime() && !is_alone && !head.status.is_success() => {
+                let (context, entry_key) = (&self.context, &self.entry_key);
+                markers::outdate(
+                    context,
+                    entry_key,
+                    effect_on_stored(head.status, !context.may_identify_user()),
+                );
                 match self.failure(head, response).await {
                     OriginFailure::Response(stored) => {
                         Ok(LoadedEntry::transient(CacheEntry::Response(stored)))
                     }
-                    _ => Ok(LoadedEntry::transient(UncacheableMarker::transient(reason))),
+                    _ => Ok(markers::of_error(context, entry_key, reason)),
                 }
             }
             Err(reason) => {
                 self.context.set_private_response(response);
-                Ok(self.uncacheable(reason))
+                Ok(self.uncacheable(head.status, reason))
             }
-            Ok(lifespan) => {
-                let loaded = self.receive(head, response, lifespan, reservation).await?;
+            Ok(retention) => {
+                let loaded = self.receive(head, response, retention, reservation).await?;
                 Ok(LoadedEntry { is_failure, ..loaded })
             }
         }
@@ -384,9 +368,9 @@ impl OriginFetch {
         }
         let (parts, body) = response.into_parts();
         match read_limited(body, ERROR_BODY_BYTES_MAX).await {
-            Ok(LimitedBody::Whole(body)) => {
-                OriginFailure::Response(Arc::new(head.into_stored(StoredBody::new(body), Lifespan::NONE)))
-            }
+            Ok(LimitedBody::Whole(body)) => OriginFailure::Response(Arc::new(
+                head.into_stored(StoredBody::new(body), Retention::TRANSIENT),
+            )),
             Ok(LimitedBody::TooLong(body)) => {
                 self.context.set_private_response(Response::from_parts(parts, body));
                 OriginFailure::Private { status }
@@ -400,7 +384,7 @@ impl OriginFetch {
         &self,
         head: EvaluatedHead,
         response: Response<FetchedBody>,
-        lifespan: Lifespan,
+        retention: Retention,
         mut reservation: Reservation,
     ) -> Result<LoadedEntry, OriginFailure> {
         self.context.keep_private_fields(&head.directives, response.headers());
@@ -415,21 +399,20 @@ impl OriginFetch {
         let total_bytes = length.map_or(0, |length| overhead_bytes.saturating_add(allocated_bytes(length)));
         if total_bytes > bytes_max {
             self.context.set_private_response(response);
-            return Ok(self.uncacheable(UncacheableReason::TooLarge));
+            return Ok(self.uncacheable(head.status, UncacheableReason::TooLarge));
         }
         let is_reserved = reservation.grow_to(total_bytes.max(overhead_bytes));
         let mut body = response.into_body();
         let mut chunks = BodyChunks::new(length, file);
         let is_small = length.is_some_and(|length| length <= SMALL_BODY_BYTES_MAX);
         if is_small && read_available(&mut chunks, &mut body).await.map_err(OriginFailure::Truncated)? {
-            let stored = head.into_stored(chunks.into_body(), lifespan);
+            let stored = head.into_stored(chunks.into_body(), retention);
             let entry = CacheEntry::Response(Arc::new(stored));
-            fallback_copy::remove(&self.context);
             return Ok(LoadedEntry { reservation: Some(reservation), ..LoadedEntry::complete(entry) });
         }
         let (spool, writer) = Spool::new(length.map(|length| length as u64));
         chunks.parts().for_each(|part| writer.push(part));
-        let spooled = Arc::new(head.into_stored(StoredBody::Spooled(spool), lifespan));
+        let spooled = Arc::new(head.into_stored(StoredBody::Spooled(spool), retention));
         let (result, received) = oneshot::channel();
         // Without a reservation the waiting requests still read the spool.
         let target = is_reserved.then_some(StoreTarget { reservation, bytes_max, result });
@@ -445,18 +428,16 @@ impl OriginFetch {
         if !is_reserved {
             return Ok(LoadedEntry::transient(entry));
         }
-        let context = Arc::clone(&self.context);
         let remainder = async move {
             match received.await {
                 Ok(Ok(ReceivedBody::Whole(body, reservation))) => {
-                    fallback_copy::remove(&context);
                     Ok((CacheEntry::Response(Arc::new(spooled.with_body(body))), reservation))
                 }
                 Ok(Ok(ReceivedBody::TooLarge(reservation))) => {
-                    Ok((UncacheableMarker::stored(UncacheableReason::TooLarge), reservation))
+                    Ok((UncacheableMarker::new(UncacheableReason::TooLarge).stored(), reservation))
                 }
                 Ok(Ok(ReceivedBody::NoRoom(reservation))) => {
-                    Ok((UncacheableMarker::transient(UncacheableReason::NoRoom), reservation))
+                    Ok((UncacheableMarker::new(UncacheableReason::NoRoom).transient(), reservation))
                 }
                 Ok(Err(error)) => Err(OriginFailure::Truncated(error).into()),
                 Err(_) => Err(OriginFailure::Truncated(io::ErrorKind::UnexpectedEof.into()).into()),
@@ -476,23 +457,36 @@ struct EvaluatedHead {
     received: SystemTime,
     selecting: Option<Arc<SelectingValues>>,
     tags: Box<[Box<str>]>,
-    storability: Result<Lifespan, UncacheableReason>,
+    storability: Result<Retention, UncacheableReason>,
 }
 
 impl EvaluatedHead {
     /// With the body of a stored response, which it replaces.
-    fn into_stored_with(self, stored: &StoredResponse, lifespan: Lifespan) -> StoredResponse {
+    fn into_stored_with(self, stored: &StoredResponse, retention: Retention) -> StoredResponse {
         let users = stored.users.clone();
-        StoredResponse { users, ..self.into_stored(stored.body.clone(), lifespan) }
+        StoredResponse { users, ..self.into_stored(stored.body.clone(), retention) }
     }
 
-    fn into_stored(self, body: StoredBody, lifespan: Lifespan) -> StoredResponse {
+    fn into_stored(self, body: StoredBody, retention: Retention) -> StoredResponse {
         let Self { status, mut headers, directives, freshness, vary, received, selecting, tags, .. } = self;
         hop::for_store(&mut headers, &directives);
         headers.remove(CONTENT_LENGTH);
         headers.remove(AGE);
         let headers = detached(&headers);
+        let Retention { lifespan, is_shared } = retention;
         let users = BodyUsers::default();
-        StoredResponse { status, headers, body, freshness, received, lifespan, vary, selecting, tags, users }
+        StoredResponse {
+            status,
+            headers,
+            body,
+            freshness,
+            received,
+            lifespan,
+            is_shared,
+            vary,
+            selecting,
+            tags,
+            users,
+        }
     }
 }

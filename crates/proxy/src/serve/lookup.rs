@@ -6,14 +6,15 @@ use futures_util::TryFutureExt;
 use http::{Method, StatusCode};
 use http_body_util::Empty;
 use stockade_cache::{
-    Answer, CacheMode, CallPermit, Error, Invalidation, Lifespan, Reason, RequestOptions, WithoutSource,
+    Answer, CacheMode, CallPermit, Error, Invalidation, Lifespan, Reason, RequestOptions, SourceTimeout,
+    WithoutSource,
 };
 use stockade_model::{outcome::Outcome, time::Runtime};
 
 use super::{
     context::RequestContext,
-    fallback_copy,
     fetch::{OriginFailure, freshened_by_head, load},
+    markers,
     passthrough::{BreakerVerdict, forward, forward_admitted, pass_through},
     reply::{NotServable, Reply, SelectedResponse, cache_status},
     runtime::{LocalRuntime, system_now},
@@ -47,6 +48,9 @@ pub fn try_hit(context: &RequestContext) -> Option<Reply> {
             continue;
         };
         let CacheEntry::Response(stored) = &answer.value else { return None };
+        if !stored.may_answer(answer.outcome) {
+            return None;
+        }
         if stored.matches(&context.headers) {
             let cache_status = cache_status(&answer, stored, Forward::UriMiss);
             let reply = SelectedResponse { stored, resident: answer.age, cache_status }.reply(context).ok();
@@ -95,10 +99,13 @@ fn plan_lookup(context: &RequestContext, entry_key: &EntryKey) -> LookupPlan {
         return LookupPlan::Cache(CacheMode::Default, miss);
     }
     let found = context.route.cache.peek(entry_key).and_then(|found| match found.value {
-        CacheEntry::Response(stored) => Some((stored, found.age)),
+        CacheEntry::Response(stored) => {
+            let may_be_stale = stored.is_shared && !found.is_fallback_only;
+            Some((stored, found.age, may_be_stale))
+        }
         CacheEntry::Uncacheable(_) | CacheEntry::OtherVariant(_) => None,
     });
-    let Some((stored, resident)) = found else {
+    let Some((stored, resident, may_be_stale)) = found else {
         return if directives.only_if_cached {
             LookupPlan::NotStored
         } else {
@@ -111,9 +118,9 @@ fn plan_lookup(context: &RequestContext, entry_key: &EntryKey) -> LookupPlan {
         Acceptance::Fresh => LookupPlan::Cache(CacheMode::Default, miss),
         // The variant is looked up under its own key.
         _ if !is_selected => LookupPlan::Cache(CacheMode::Default, miss),
-        Acceptance::Stale => LookupPlan::Stale(stored, resident),
-        Acceptance::Rejected(_) if directives.only_if_cached => LookupPlan::NotStored,
-        Acceptance::Rejected(RejectReason::Expired | RejectReason::MustValidate) => {
+        Acceptance::Stale if may_be_stale => LookupPlan::Stale(stored, resident),
+        Acceptance::Stale | Acceptance::Rejected(_) if directives.only_if_cached => LookupPlan::NotStored,
+        Acceptance::Stale | Acceptance::Rejected(RejectReason::Expired | RejectReason::MustValidate) => {
             LookupPlan::Cache(CacheMode::Default, Forward::Stale)
         }
         Acceptance::Rejected(_) => LookupPlan::Cache(CacheMode::Reload, Forward::Request),
@@ -123,15 +130,15 @@ fn plan_lookup(context: &RequestContext, entry_key: &EntryKey) -> LookupPlan {
 /// Replies from the cache, or loads the response.
 pub async fn serve_get(context: &Arc<RequestContext>, runtime: &LocalRuntime) -> Reply {
     let mut entry_key = EntryKey::from(context.key.clone());
-    if context.has_credentials() && is_unshared_with_credentials(context, &entry_key) {
-        return Box::pin(load_uncoalesced(context, entry_key, Forward::UriMiss)).await;
-    }
     let mut elections = 0;
     for _ in 0..LOOKUPS_MAX + ELECTIONS_MAX {
         if let Some(variant) = variant_key(context, &entry_key) {
             entry_key = variant;
         }
         let (mode, forward) = match plan_lookup(context, &entry_key) {
+            LookupPlan::Cache(_, forward) if elections == 0 && is_known_unshared(context, &entry_key) => {
+                return Box::pin(load_uncoalesced(context, entry_key, forward)).await;
+            }
             LookupPlan::Cache(mode, forward) => (mode, forward),
             LookupPlan::Stale(stored, resident) => {
                 let cache_status = CacheStatus::stored(Outcome::Stale, stored.ttl_s(resident));
@@ -154,13 +161,22 @@ pub async fn serve_get(context: &Arc<RequestContext>, runtime: &LocalRuntime) ->
             Ok(answer) => answer,
             // A purge or an eviction removed the stale response during the wait, so that this request has to wait for a load.
             Err(Error::SoftTimeout { .. }) => continue,
+            // The leader has had its time. Others may be answered sooner: nginx, Varnish and Squid let them ask, too.
+            Err(Error::WaitTimeout { .. }) => {
+                return Box::pin(load_uncoalesced(context, entry_key, forward)).await;
+            }
             Err(error) => return error_reply(context, &error, forward),
         };
         context.note_reason(&answer.reason);
         let stored = match &answer.value {
             CacheEntry::Response(stored) => stored,
-            // The leader had credentials; a request without them may get another response.
-            CacheEntry::Uncacheable(marker) if marker.is_for_credentials() && !context.has_credentials() => {
+            // The leader was identified in another way: this request may get another response.
+            CacheEntry::Uncacheable(marker) if marker.kind.is_some_and(|kind| kind != context.kind()) => {
+                continue;
+            }
+            // What is stored has been shared: the leader may have been the exception.
+            CacheEntry::Uncacheable(marker) if marker.is_about_request && elections < ELECTIONS_MAX => {
+                elections += 1;
                 continue;
             }
             CacheEntry::Uncacheable(_) => {
@@ -171,6 +187,9 @@ pub async fn serve_get(context: &Arc<RequestContext>, runtime: &LocalRuntime) ->
             CacheEntry::OtherVariant(latest) => latest,
         };
         if stored.matches(&context.headers) {
+            if !stored.may_answer(answer.outcome) {
+                return Box::pin(load_uncoalesced(context, entry_key, forward)).await;
+            }
             // An error response to a client that was not identified; identified ones may not share it.
             if answer.outcome == Outcome::Coalesced
                 && stored.lifespan == Lifespan::NONE
@@ -212,13 +231,18 @@ fn may_be_about_request(status: StatusCode) -> bool {
     status.is_client_error() && !matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE)
 }
 
-/// True if responses to requests with credentials are known not to be shared, and none without is stored.
-fn is_unshared_with_credentials(context: &RequestContext, entry_key: &EntryKey) -> bool {
-    let cache = &context.route.cache;
-    let marker = EntryKey::credentials_marker(&entry_key.key);
-    !context.directives.only_if_cached
-        && cache.peek(&marker).is_some()
-        && !cache.peek(entry_key).is_some_and(|found| matches!(found.value, CacheEntry::Response(_)))
+/// True if this request would wait for a response that it must not share.
+fn is_known_unshared(context: &RequestContext, entry_key: &EntryKey) -> bool {
+    match context.route.cache.peek(entry_key) {
+        Some(found) => match found.value {
+            CacheEntry::Response(stored) if !stored.is_shared => stored.matches(&context.headers),
+            CacheEntry::Response(_) if found.is_fallback_only => {
+                markers::known_reason(context, entry_key).is_some()
+            }
+            _ => false,
+        },
+        None => markers::known_reason(context, entry_key).is_some(),
+    }
 }
 
 /// Loads a response for this request alone. It is stored if it is storable.
@@ -280,6 +304,7 @@ where
             Ok(loaded) if !loaded.is_from_source => drop(permit),
             Ok(loaded) => permit.record_result(!loaded.is_failure),
             Err(failure) if !failure.is_origin_fault() => drop(permit),
+            Err(failure) if failure.is_timeout() => permit.record_timeout(),
             Err(_) => permit.record_result(false),
         }
     }
@@ -288,27 +313,26 @@ where
 
 /// Tells the cache which failures its breaker counts.
 fn load_error(failure: OriginFailure) -> Box<dyn std::error::Error + Send + Sync> {
-    if failure.is_origin_fault() { failure.into() } else { WithoutSource(failure.into()).into() }
+    match failure.is_origin_fault() {
+        false => WithoutSource(failure.into()).into(),
+        true if failure.is_timeout() => SourceTimeout(failure.into()).into(),
+        true => failure.into(),
+    }
 }
 
-/// Records a failure if it is dropped.
+/// Records that the origin has not answered in time if it is dropped.
 struct PendingPermit(Option<CallPermit<LocalRuntime>>);
 
 impl Drop for PendingPermit {
     fn drop(&mut self) {
         if let Some(permit) = self.0.take() {
-            permit.record_result(false);
+            permit.record_timeout();
         }
     }
 }
 
-/// A response that an unsafe request has invalidated; without one the origin's error response to this request alone;
-/// otherwise the proxy's own.
+/// The origin's error response to this request alone; otherwise the proxy's own.
 fn error_reply(context: &RequestContext, error: &Error, forward: Forward) -> Reply {
-    if let Some(reply) = fallback_copy::reply(context, error, forward) {
-        context.note_error(error);
-        return reply;
-    }
     match context.take_private_response() {
         Some(private) => pass_through(private, CacheStatus::forwarded(Outcome::Error, forward)),
         None => Reply::error(context, error, forward),
@@ -352,7 +376,12 @@ pub async fn serve_head(context: &Arc<RequestContext>, body: ClientBody) -> Repl
     let resident = found.age;
     let age = stored.freshness.age(resident);
     let acceptance = acceptance(&context.directives, &stored.freshness, age, stored.lifetime());
-    if acceptance == Acceptance::Stale || acceptance == Acceptance::Fresh && !found.fresh_for.is_zero() {
+    let is_accepted = match acceptance {
+        Acceptance::Fresh => !found.fresh_for.is_zero(),
+        Acceptance::Stale => !found.is_fallback_only,
+        Acceptance::Rejected(_) => false,
+    };
+    if is_accepted && stored.is_shared {
         let outcome = if acceptance == Acceptance::Fresh { Outcome::Hit } else { Outcome::Stale };
         let cache_status = CacheStatus::stored(outcome, stored.ttl_s(resident));
         let selected = SelectedResponse { stored: &stored, resident, cache_status };
@@ -380,6 +409,8 @@ pub async fn serve_head(context: &Arc<RequestContext>, body: ClientBody) -> Repl
         response.headers(),
     );
     match effect {
+        // A response to HEAD does not make one user's page everybody's.
+        HeadEffect::Freshens if !stored.is_shared => {}
         HeadEffect::Freshens => {
             // Only if the entry has not been purged or replaced meanwhile.
             let is_still_stored = context.route.cache.peek(&entry_key).is_some_and(|found| {

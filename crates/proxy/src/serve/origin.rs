@@ -7,6 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -47,6 +48,7 @@ struct HttpBackend {
     unread: Arc<AtomicUsize>,
     /// How many responses can be in flight.
     responses_max: usize,
+    until_head: Duration,
 }
 
 /// The body of a request to an origin.
@@ -104,6 +106,14 @@ impl OriginError {
     }
 }
 
+impl OriginError {
+    /// True if the origin has been silent after it was asked.
+    #[must_use]
+    pub fn is_timeout(&self) -> bool {
+        matches!(self, Self::Http(UpstreamError::HeadTimeout { .. } | UpstreamError::IdleTimeout { .. }))
+    }
+}
+
 impl From<DocumentsError> for OriginError {
     fn from(error: DocumentsError) -> Self {
         Self::Documents { reason: error.to_string().into(), status: error.status() }
@@ -119,7 +129,8 @@ impl OriginClient {
         let backend = match &config.kind {
             config::OriginKind::Http(http) => {
                 let settings = upstream_settings(http).map_err(|error| open_error(error.to_string()))?;
-                let backend = HttpBackend::new(settings).map_err(|error| open_error(error.to_string()))?;
+                let backend = HttpBackend::new(settings, http.timeouts.until_head())
+                    .map_err(|error| open_error(error.to_string()))?;
                 OriginBackend::Http(backend)
             }
             config::OriginKind::Documents { source, .. } => {
@@ -138,7 +149,9 @@ impl OriginClient {
         let config::OriginKind::Http(http) = &config.kind else { return Ok(()) };
         let open_error = |reason: String| OriginOpenError { origin: config.name.clone(), reason };
         let settings = upstream_settings(http).map_err(|error| open_error(error.to_string()))?;
-        HttpBackend::new(settings).map(drop).map_err(|error| open_error(error.to_string()))
+        HttpBackend::new(settings, http.timeouts.until_head())
+            .map(drop)
+            .map_err(|error| open_error(error.to_string()))
     }
 
     pub async fn send<B: RequestBody>(
@@ -201,6 +214,15 @@ impl OriginClient {
         }
     }
 
+    /// The time after which a request has failed that has got no head of a response; zero for a database.
+    #[must_use]
+    pub fn until_head(&self) -> Duration {
+        match &self.backend {
+            OriginBackend::Http(http) => http.until_head,
+            OriginBackend::Documents(_) => Duration::ZERO,
+        }
+    }
+
     /// True if it is an HTTP server, which can declare how long its responses are fresh.
     #[must_use]
     pub fn is_http(&self) -> bool {
@@ -209,11 +231,12 @@ impl OriginClient {
 }
 
 impl HttpBackend {
-    fn new(settings: UpstreamSettings) -> Result<Self, UpstreamSettingsError> {
+    fn new(settings: UpstreamSettings, until_head: Duration) -> Result<Self, UpstreamSettingsError> {
         let streams = if settings.http2 { settings.streams_max } else { 1 };
         let responses_max = settings.connections_max.saturating_mul(streams);
         let uploads = UploadShare::new(responses_max, settings.waiting_max, settings.queue_timeout);
-        Ok(Self { upstream: Upstream::new(settings)?, uploads, unread: Arc::default(), responses_max })
+        let upstream = Upstream::new(settings)?;
+        Ok(Self { upstream, uploads, unread: Arc::default(), responses_max, until_head })
     }
 
     async fn send<B: RequestBody>(

@@ -9,7 +9,6 @@ use stockade_model::outcome::Outcome;
 
 use super::{
     context::{RequestContext, pseudonym},
-    fallback_copy::invalidate_to_copy,
     fetch::is_failure,
     fetched_body::FetchedBody,
     origin::RequestBody,
@@ -73,6 +72,7 @@ pub async fn forward_admitted<B: RequestBody>(
         match &result {
             Ok(response) => permit.record_result(!is_failure(response.status())),
             Err(error) if !error.is_origin_fault() => drop(permit),
+            Err(error) if error.is_timeout() => permit.record_timeout(),
             Err(_) => permit.record_result(false),
         }
     }
@@ -127,7 +127,9 @@ async fn forward_and_invalidate(
         let how = router.route_of(&key).map(|route| route.unsafe_invalidation).unwrap_or_default();
         let key = router.cache_key(key);
         match how {
-            UnsafeInvalidation::Fallback => invalidate_to_copy(cache, key),
+            // RFC 9111, 4.4 has it validated before it is sent again; RFC 5861, 4 lets it answer if that fails, "regardless of other
+            // freshness information". Otherwise any client that may send a POST could take away the fallback of a URL.
+            UnsafeInvalidation::Fallback => drop(invalidate_url(cache, key, Invalidation::Fallback)),
             UnsafeInvalidation::Remove => drop(invalidate_url(cache, key, Invalidation::Hard)),
             UnsafeInvalidation::None => {}
         }

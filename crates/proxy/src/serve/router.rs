@@ -4,36 +4,33 @@ use std::{
     borrow::Cow,
     collections::BTreeSet,
     sync::{Arc, OnceLock},
-    time::Duration,
 };
 
 use http::{
     HeaderMap, HeaderName, StatusCode,
-    header::HOST,
+    header::{HOST, SET_COOKIE},
     request::Parts,
     uri::{Authority, PathAndQuery},
 };
-use stockade_cache::{InvalidStrategy, Lifespan, Limit};
+use stockade_cache::{InvalidStrategy, Limit};
 
 use super::{
     client::RequestClient,
     counts::RouteMetrics,
     key_statistics::KeyStatistics,
     origin::{OriginClient, OriginOpenError},
+    retention::{ReceivedHead, Retention, RetentionRules},
     stored::ResponseCache,
 };
 use crate::{
     admin::{BreakerStatus, Refreshes, RouteStats, Token},
     body_file::BodyFile,
-    config::{self, Config},
-    policy::{
-        conditional::has_validator,
-        directives::ResponseDirectives,
-        forwarded::InvalidHost,
-        freshness::{Basis, Freshness, Heuristics},
-        key::CacheKey,
-    },
+    config::{self, Config, SetCookie},
+    policy::{directives::ResponseDirectives, forwarded::InvalidHost, freshness::Heuristics, key::CacheKey},
 };
+
+/// Targeted fields that take precedence over `Cache-Control` (RFC 9213).
+const TARGETS: [HeaderName; 1] = [HeaderName::from_static("cdn-cache-control")];
 
 pub struct Route {
     pub config: config::RouteConfig,
@@ -70,8 +67,12 @@ impl Route {
         let independent = stockade_cache::Strategy {
             fetch: stockade_cache::Fetch::Independent,
             breaker: None,
-            // There is no stale response to serve instead.
-            load: stockade_cache::LoadBounds { soft_timeout: None, ..config.strategy.load },
+            // There is no stale response to serve instead, and nobody waits: the origin's own timeouts bound it.
+            load: stockade_cache::LoadBounds {
+                soft_timeout: None,
+                deadline: config.strategy.load.deadline.max(origin.until_head()),
+                ..config.strategy.load
+            },
             ..config.strategy.clone()
         };
         let cache = root.view(&config.strategy, None)?;
@@ -107,63 +108,24 @@ impl Route {
         if self.config.ttl_default.is_some() { Heuristics::OFF } else { Heuristics::default() }
     }
 
-    /// How long a response is stored and fresh. `None`: it must not be reused. The route's own ttl does not apply to a path
-    /// that the origin may take for another route's.
+    /// How a response to a request for this key may be reused. `None`: not at all. The route's own ttl does not apply to a path that
+    /// the origin may take for another route's.
     #[must_use]
-    pub fn lifespan(
-        &self,
-        key: &CacheKey,
-        status: StatusCode,
-        headers: &HeaderMap,
-        directives: &ResponseDirectives,
-        freshness: &Freshness,
-    ) -> Option<Lifespan> {
-        let strategy = &self.config.strategy;
-        let own_ttl = self.own_ttl(key);
-        let RouteTtl { ttl, ttl_default } = own_ttl;
-        let is_not_found = matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE);
-        let undeclared_ttl = || match freshness.basis {
-            Basis::Origin => None,
-            _ if is_not_found => strategy.negative_ttl,
-            _ if status.is_success() || status.is_redirection() => {
-                ttl_default.or_else(|| (!self.origin.is_http()).then_some(strategy.ttl).flatten())
-            }
-            _ => None,
-        };
-        let ttl = match ttl {
-            _ if freshness.must_validate => Duration::ZERO,
-            Some(ttl) if !is_not_found => ttl,
-            _ => undeclared_ttl().unwrap_or_else(|| freshness.fresh_for()),
-        };
-        if ttl.is_zero() && !self.may_share(own_ttl, directives, freshness) {
-            return None;
-        }
-        let mut lifespan = Lifespan { ttl, ..Lifespan::NONE };
-        let forbids_stale = !freshness.may_be_stale || freshness.must_validate;
-        if !is_not_found {
-            lifespan.swr = freshness.swr.unwrap_or(if forbids_stale { Duration::ZERO } else { strategy.swr });
-            lifespan.sie = freshness.sie.unwrap_or(if forbids_stale { Duration::ZERO } else { strategy.sie });
-            if has_validator(headers) {
-                lifespan.keep = VALIDATION_KEEP;
-            }
-        }
-        (lifespan != Lifespan::NONE).then_some(lifespan)
+    pub fn retention(&self, key: &CacheKey, head: &ReceivedHead<'_>) -> Option<Retention> {
+        let config = &self.config;
+        let has_own_ttl = (config.ttl.is_some() || config.ttl_default.is_some()) && !key.is_ambiguous();
+        RetentionRules { route: config, is_http: self.origin.is_http(), has_own_ttl }.retention(head)
     }
 
-    fn own_ttl(&self, key: &CacheKey) -> RouteTtl {
-        let own_ttl = RouteTtl { ttl: self.config.ttl, ttl_default: self.config.ttl_default };
-        if own_ttl.is_set() && key.is_ambiguous() { RouteTtl::default() } else { own_ttl }
-    }
-
-    /// True if a response without freshness may be shared at all: the origin declares a lifetime, a stale period,
-    /// `public`, or `no-cache` (each use is validated); the route sets a lifetime; or the origin is a database, which does
-    /// not know the user. Without any of these it may be one user's page, selected by a cookie.
-    fn may_share(&self, own_ttl: RouteTtl, directives: &ResponseDirectives, freshness: &Freshness) -> bool {
-        let by_route = own_ttl.is_set() || !self.origin.is_http();
-        let has_lifetime = freshness.basis == Basis::Origin || !freshness.lifetime.is_zero();
-        let stale_periods = [freshness.swr, freshness.sie];
-        let may_be_stale = stale_periods.into_iter().flatten().any(|period| !period.is_zero());
-        by_route || has_lifetime || may_be_stale || directives.public || freshness.must_validate
+    /// The directives of a response, as this route reads them.
+    #[must_use]
+    pub fn directives(&self, headers: &HeaderMap) -> ResponseDirectives {
+        let mut directives = ResponseDirectives::read(headers, &TARGETS);
+        if self.config.set_cookie == SetCookie::Strip && headers.contains_key(SET_COOKIE) {
+            // As if the origin had asked for it: the client gets the field, the stored head does not have it.
+            directives.no_cache.add(SET_COOKIE);
+        }
+        directives
     }
 
     /// The words of the tag fields.
@@ -178,19 +140,6 @@ impl Route {
     #[must_use]
     pub fn tag_headers(&self) -> &[HeaderName] {
         &self.config.tag_headers
-    }
-}
-
-/// The lifetimes that a route sets itself.
-#[derive(Clone, Copy, Default)]
-struct RouteTtl {
-    ttl: Option<Duration>,
-    ttl_default: Option<Duration>,
-}
-
-impl RouteTtl {
-    fn is_set(self) -> bool {
-        self.ttl.is_some() || self.ttl_default.is_some()
     }
 }
 
@@ -372,9 +321,6 @@ pub enum RouterError {
     #[error(transparent)]
     Origin(#[from] OriginOpenError),
 }
-
-/// How long an expired response with a validator stays, so that it can be validated.
-const VALIDATION_KEEP: Duration = Duration::from_mins(10);
 
 /// Tags of one response; the rest are ignored.
 const TAGS_MAX: usize = 256;

@@ -9,6 +9,7 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use rustix::param::page_size;
 use stockade_cache::Lifespan;
+use stockade_model::outcome::Outcome;
 
 use super::{runtime::LocalRuntime, spool::Spool};
 use crate::{
@@ -40,18 +41,16 @@ pub struct EntryKey {
 }
 
 impl EntryKey {
-    /// The key of the marker that responses of this URL to requests with credentials are not shared.
+    /// The key of the marker that responses of this URL to requests of a kind are not shared.
     #[must_use]
-    pub fn credentials_marker(key: &CacheKey) -> Self {
+    pub fn marker(key: &CacheKey, kind: RequestKind) -> Self {
         // No request selects it: encoded selecting values start with a 0 or 1.
-        Self { key: key.clone(), variant: Some(Arc::new(SelectingValues::from_bytes(b"credentials"))) }
-    }
-
-    /// The key of the response that an unsafe request has invalidated and that no load has replaced.
-    #[must_use]
-    pub fn fallback_copy(key: &CacheKey) -> Self {
-        // No request selects it either.
-        Self { key: key.clone(), variant: Some(Arc::new(SelectingValues::from_bytes(b"fallback"))) }
+        let name: &[u8] = match kind {
+            RequestKind::Anonymous => b"anonymous",
+            RequestKind::Cookie => b"cookie",
+            RequestKind::Credentials => b"credentials",
+        };
+        Self { key: key.clone(), variant: Some(Arc::new(SelectingValues::from_bytes(name))) }
     }
 }
 
@@ -59,6 +58,16 @@ impl From<CacheKey> for EntryKey {
     fn from(key: CacheKey) -> Self {
         Self { key, variant: None }
     }
+}
+
+/// Requests whose responses are shared or not for the same reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestKind {
+    /// `Authorization`.
+    Credentials,
+    /// A cookie, by which the origin may recognise the user.
+    Cookie,
+    Anonymous,
 }
 
 #[derive(Clone, Debug)]
@@ -81,6 +90,8 @@ pub struct StoredResponse {
     /// When the head arrived.
     pub received: SystemTime,
     pub lifespan: Lifespan,
+    /// False: it arrived without a lifetime, and answers only the request that loaded it, or as a fallback.
+    pub is_shared: bool,
     pub vary: Vary,
     /// `None`: no `Vary`.
     pub selecting: Option<Arc<SelectingValues>>,
@@ -127,9 +138,13 @@ impl StoredBody {
 }
 
 /// Says that responses are not shared (Varnish: hit-for-miss).
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct UncacheableMarker {
     pub reason: UncacheableReason,
+    /// The requests that it is about; `None`: all.
+    pub kind: Option<RequestKind>,
+    /// True if the response to the next request may be another: a stored one has been shared before.
+    pub is_about_request: bool,
     pub lifespan: Lifespan,
 }
 
@@ -158,26 +173,23 @@ impl UncacheableReason {
 pub const UNCACHEABLE_TTL: Duration = Duration::from_mins(2);
 
 impl UncacheableMarker {
+    /// For all requests.
+    #[must_use]
+    pub fn new(reason: UncacheableReason) -> Self {
+        Self { reason, kind: None, is_about_request: false, lifespan: Lifespan::NONE }
+    }
+
     /// An entry to be stored.
     #[must_use]
-    pub fn stored(reason: UncacheableReason) -> CacheEntry {
-        Self::with_ttl(reason, UNCACHEABLE_TTL)
+    pub fn stored(self) -> CacheEntry {
+        let lifespan = Lifespan { ttl: UNCACHEABLE_TTL, ..Lifespan::NONE };
+        CacheEntry::Uncacheable(Arc::new(Self { lifespan, ..self }))
     }
 
     /// An entry for the waiting requests only.
     #[must_use]
-    pub fn transient(reason: UncacheableReason) -> CacheEntry {
-        Self::with_ttl(reason, Duration::ZERO)
-    }
-
-    fn with_ttl(reason: UncacheableReason, ttl: Duration) -> CacheEntry {
-        CacheEntry::Uncacheable(Arc::new(Self { reason, lifespan: Lifespan { ttl, ..Lifespan::NONE } }))
-    }
-
-    /// True if it applies only to requests with credentials.
-    #[must_use]
-    pub fn is_for_credentials(&self) -> bool {
-        self.reason == UncacheableReason::NotStorable(NotStorable::Credentials)
+    pub fn transient(self) -> CacheEntry {
+        CacheEntry::Uncacheable(Arc::new(self))
     }
 }
 
@@ -188,13 +200,19 @@ impl StoredResponse {
         self.selecting.as_ref().is_none_or(|selecting| self.vary.matches(selecting, request))
     }
 
+    /// True if it may be the answer to a request with this outcome.
+    #[must_use]
+    pub fn may_answer(&self, outcome: Outcome) -> bool {
+        self.is_shared || matches!(outcome, Outcome::Miss | Outcome::Fallback)
+    }
+
     /// The same response with its whole body, whose chunks the replies that read the spool share.
     #[must_use]
     pub fn with_body(&self, body: StoredBody) -> Self {
-        let Self { status, freshness, received, lifespan, .. } = *self;
+        let Self { status, freshness, received, lifespan, is_shared, .. } = *self;
         let (headers, tags, vary) = (self.headers.clone(), self.tags.clone(), self.vary.clone());
         let (selecting, users) = (self.selecting.clone(), self.users.clone());
-        Self { status, headers, body, freshness, received, lifespan, vary, selecting, tags, users }
+        Self { status, headers, body, freshness, received, lifespan, is_shared, vary, selecting, tags, users }
     }
 
     /// Seconds until it is stale, `resident` after its head arrived; negative: since it is stale.

@@ -105,6 +105,9 @@ pub enum HostHeader {
     Origin,
 }
 
+/// How long a request waits for a connection.
+pub const QUEUE_TIMEOUT: Duration = Duration::from_secs(5);
+
 #[derive(Clone, Debug)]
 pub struct UpstreamSettings {
     /// Several are endpoints of one origin: the least busy healthy one is used.
@@ -146,7 +149,7 @@ impl UpstreamSettings {
             urls: vec![url],
             connections_max: 256,
             waiting_max: 1_024,
-            queue_timeout: Duration::from_secs(5),
+            queue_timeout: QUEUE_TIMEOUT,
             connect_timeout: Duration::from_secs(1),
             head_timeout: Duration::from_secs(15),
             idle_timeout: Duration::from_secs(15),

@@ -7,6 +7,7 @@ mod faults;
 mod invalidation;
 mod large_bodies;
 mod model;
+mod owners;
 mod poisoning;
 mod private;
 mod purge_method;

@@ -116,6 +116,7 @@ mod tests {
             },
             received: std::time::UNIX_EPOCH,
             lifespan: Lifespan::NONE,
+            is_shared: true,
             vary: Vary::None,
             selecting: None,
             tags: Box::default(),

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::SeqCst},
 };
 
-use stockade_proxy::server::ProxyServer;
+use stockade_proxy::{admin::BreakerStatus, server::ProxyServer};
 use tokio::{io::AsyncWriteExt, sync::Semaphore};
 
 use crate::serve::support::*;
@@ -213,6 +213,44 @@ async fn stale_response_is_served_while_origin_is_down() {
         assert_eq!(answer.outcome(), "fallback");
         assert!(answer.field("age").is_some_and(|age| age != "0"), "{:?}", answer.head);
     }
+}
+
+/// A page that takes longer than a waiter waits, and than a load with a stale response would have.
+#[tokio::test]
+async fn slow_page_is_answered_to_all_and_is_no_evidence() {
+    let gate = Arc::new(Semaphore::new(0));
+    let of_origin = Arc::clone(&gate);
+    let origin = Origin::start(move |received, mut line| {
+        let gate = Arc::clone(&of_origin);
+        async move {
+            if received.target().starts_with("/slow") {
+                gate.acquire().await.ok()?.forget();
+            }
+            line.write_all(&good(b"page")).await.ok().map(|()| line)
+        }
+    })
+    .await;
+    let cache = "[cache]\nstrategy = \"breaker\"\nfetch = { coalesce = { wait_timeout = \"50ms\" } }\n\
+                 breaker = { min_calls = 4, open_for = \"1h\" }\n";
+    let proxy = proxy_with(&origin.url(), cache, "timeouts = { head = \"400ms\" }\nconnections = 100").await;
+    let clients = send_concurrently(&proxy, 3, |_| request("GET", "/slow", &[])).await;
+    // The waiters ask themselves, once they have waited.
+    until(|| origin.count() == 3).await;
+    gate.add_permits(3);
+    for answer in answers(clients).await {
+        assert_eq!((answer.status(), answer.text()), (200, "page"));
+    }
+    // Reports that take longer than they may, while other pages are answered.
+    let clients =
+        send_concurrently(&proxy, 20, |number| request("GET", &format!("/slow/{number}"), &[])).await;
+    until(|| origin.count() == 23).await;
+    let fast =
+        || async { Client::connect(&proxy).await.send("GET", "/fast", &["Cache-Control: no-cache"]).await };
+    assert_eq!(fast().await.status(), 200);
+    assert!(answers(clients).await.iter().all(|answer| answer.status() == 504));
+    assert_eq!(fast().await.status(), 200);
+    assert_eq!(proxy.proxy().router().routes[0].breaker(), Some(BreakerStatus::Closed));
+    drop(gate);
 }
 
 #[tokio::test]

@@ -158,7 +158,11 @@ async fn purge_during_the_soft_timeout_leaves_the_load() {
                 gate.acquire().await.ok()?.forget();
             }
             let body = format!("{}", received.number);
-            let answer = sized("200 OK", &["Cache-Control: max-age=0, stale-if-error=600"], body.as_bytes());
+            let answer = sized(
+                "200 OK",
+                &["Cache-Control: max-age=1, stale-if-error=600", "Age: 100"],
+                body.as_bytes(),
+            );
             line.write_all(&answer).await.ok().map(|()| line)
         }
     })

@@ -105,10 +105,8 @@ fn body(document: Document, language: &str, version: u32) -> String {
 struct Model {
     /// The stored version of each document and language.
     stored: BTreeMap<(Document, u8), u32>,
-    /// The language that is stored under the URL alone: the first one.
-    first: BTreeMap<Document, u8>,
-    /// The language and version that a PUT has invalidated.
-    copies: BTreeMap<Document, (u8, u32)>,
+    /// What a PUT has invalidated.
+    fallbacks: BTreeMap<(Document, u8), u32>,
 }
 
 impl Model {
@@ -119,17 +117,14 @@ impl Model {
         match (document.0, stored) {
             (Kind::Fresh, Some(version)) => (200, version, "hit"),
             (Kind::Stale, Some(version)) if truth.fails => (200, version, "fallback"),
-            _ if truth.fails => match self.copies.get(&document) {
-                Some((copied, version)) if *copied == language => (200, *version, "fallback"),
-                _ => (503, 0, "error"),
+            _ if truth.fails => match self.fallbacks.get(&(document, language)) {
+                Some(version) => (200, *version, "fallback"),
+                None => (503, 0, "error"),
             },
             (kind, _) => {
                 if kind != Kind::Private {
                     self.stored.insert((document, language), current);
-                    self.first.entry(document).or_insert(language);
-                    if self.copies.get(&document).is_some_and(|(copied, _)| *copied == language) {
-                        self.copies.remove(&document);
-                    }
+                    self.fallbacks.remove(&(document, language));
                 }
                 (200, current, "miss")
             }
@@ -137,10 +132,8 @@ impl Model {
     }
 
     fn put(&mut self, document: Document) {
-        if let Some(language) = self.first.remove(&document) {
-            self.copies.insert(document, (language, self.stored[&(document, language)]));
-        }
-        self.stored.retain(|(one, _), _| *one != document);
+        let invalidated = self.stored.extract_if(.., |(one, _), _| *one == document);
+        self.fallbacks.extend(invalidated);
     }
 }
 

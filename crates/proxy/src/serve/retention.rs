@@ -1,0 +1,138 @@
+//! How long a response is stored, and which requests it may answer. Pure.
+//!
+//! A response that arrives without a lifetime may be one user's page, selected by a cookie. Caches that gave it to other users have
+//! shown them each other's accounts (Mercari, 2017). So it is stored for validation at most: each use asks the origin, no
+//! waiting request receives it, and only the origin's own `stale-while-revalidate` and `stale-if-error` let it be used stale
+//! (RFC 9111, 4.2.4). The stale periods of a strategy extend lifetimes that the origin or the route has given.
+
+use std::time::Duration;
+
+use http::{
+    HeaderMap, StatusCode,
+    header::{AUTHORIZATION, COOKIE, ETAG},
+};
+use stockade_cache::Lifespan;
+
+use crate::{
+    config::RouteConfig,
+    policy::{
+        conditional::has_validator,
+        directives::ResponseDirectives,
+        freshness::{Basis, Freshness},
+    },
+};
+
+/// How a response may be reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    pub lifespan: Lifespan,
+    /// False: it answers the request that loaded it, and others only after validation or as a fallback.
+    pub is_shared: bool,
+}
+
+impl Retention {
+    /// Not stored, for all waiting requests.
+    pub const TRANSIENT: Self = Self { lifespan: Lifespan::NONE, is_shared: true };
+}
+
+/// A response, and what its request says of the user.
+pub struct ReceivedHead<'a> {
+    pub request: &'a HeaderMap,
+    pub status: StatusCode,
+    pub headers: &'a HeaderMap,
+    pub directives: &'a ResponseDirectives,
+    pub freshness: &'a Freshness,
+}
+
+/// The lifetimes of a route.
+pub struct RetentionRules<'a> {
+    pub route: &'a RouteConfig,
+    /// False: the origin is a database, which declares no lifetimes and does not know the user.
+    pub is_http: bool,
+    /// False: the origin may take the path for another route's, so that the route's own lifetimes do not apply.
+    pub has_own_ttl: bool,
+}
+
+/// How long an expired response with a validator stays, so that it can be validated.
+const VALIDATION_KEEP: Duration = Duration::from_mins(10);
+
+impl RetentionRules<'_> {
+    /// `None`: the response must not be reused.
+    #[must_use]
+    pub fn retention(&self, head: &ReceivedHead<'_>) -> Option<Retention> {
+        let &ReceivedHead { directives, freshness, .. } = head;
+        let ttl = self.ttl(head);
+        let is_declared =
+            freshness.basis == Basis::Origin && !freshness.lifetime.is_zero() && !freshness.must_validate;
+        // Also if it had expired on its way: caches before this one have used up a part of the stale periods, too.
+        let had_lifetime = !ttl.is_zero() || is_declared || !self.is_http;
+        let is_shared = had_lifetime || freshness.swr.is_some_and(|swr| !swr.is_zero());
+        let mut lifespan = Lifespan { ttl, ..Lifespan::NONE };
+        if !is_not_found(head.status) {
+            let strategy = &self.route.strategy;
+            let is_extended = had_lifetime && freshness.may_be_stale && !freshness.must_validate;
+            let extension = |period: Duration| if is_extended { period } else { Duration::ZERO };
+            lifespan.swr = freshness.swr.unwrap_or(extension(strategy.swr));
+            lifespan.sie = freshness.sie.unwrap_or(extension(strategy.sie));
+            if self.may_be_validated(head, is_shared) {
+                lifespan.keep = VALIDATION_KEEP;
+            }
+        }
+        if ttl.is_zero() {
+            let stale_for = freshness.initial_age.saturating_sub(freshness.lifetime);
+            lifespan.swr = lifespan.swr.saturating_sub(stale_for);
+            lifespan.sie = lifespan.sie.saturating_sub(stale_for);
+            let says_something = freshness.basis != Basis::Undeclared
+                || directives.public
+                || freshness.must_validate
+                || lifespan.swr + lifespan.sie > Duration::ZERO
+                || self.has_own_ttl && (self.route.ttl.is_some() || self.route.ttl_default.is_some());
+            if !says_something {
+                return None;
+            }
+        }
+        (lifespan != Lifespan::NONE).then_some(Retention { lifespan, is_shared })
+    }
+
+    /// The time for which it is fresh from now on.
+    fn ttl(&self, head: &ReceivedHead<'_>) -> Duration {
+        let &ReceivedHead { request, status, directives, freshness, .. } = head;
+        let RouteConfig { ttl, ttl_default, strategy, .. } = self.route;
+        let own = |ttl: Option<Duration>| {
+            ttl.filter(|_| self.has_own_ttl && self.route.ttl_statuses.contains(&status))
+        };
+        if freshness.must_validate {
+            return Duration::ZERO;
+        }
+        if let Some(ttl) = own(*ttl) {
+            return ttl;
+        }
+        if freshness.basis != Basis::Origin {
+            let of_documents = || strategy.ttl.filter(|_| !self.is_http && !is_not_found(status));
+            let undeclared = match is_not_found(status) {
+                true => strategy.negative_ttl,
+                false => own(*ttl_default).or_else(of_documents),
+            };
+            if let Some(ttl) = undeclared {
+                return ttl;
+            }
+            // A guess must not give one user's page to another.
+            if request.contains_key(COOKIE) && !directives.public {
+                return Duration::ZERO;
+            }
+        }
+        freshness.fresh_for()
+    }
+
+    /// True if the response is worth keeping after it has expired. Of a page that may be one user's, an equal date says less
+    /// than an equal tag: the pages of two users may have been changed at the same time.
+    fn may_be_validated(&self, head: &ReceivedHead<'_>, is_shared: bool) -> bool {
+        let is_anonymous =
+            || !(head.request.contains_key(AUTHORIZATION) || head.request.contains_key(COOKIE));
+        has_validator(head.headers) && (is_shared || head.headers.contains_key(ETAG) || is_anonymous())
+    }
+}
+
+fn is_not_found(status: StatusCode) -> bool {
+    matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE)
+}
