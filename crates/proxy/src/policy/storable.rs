@@ -61,12 +61,21 @@ pub struct GetExchange<'a> {
     pub response: &'a HeaderMap,
 }
 
-/// Decides if the response may be stored, with its cookies if `stores_cookies`. The caller makes sure that its body is complete.
+/// What the operator of the cache says of a response.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OperatorRules {
+    /// It is stored with its cookies.
+    pub stores_cookies: bool,
+    /// It has a lifetime here, whether or not the origin states one.
+    pub gives_lifetime: bool,
+}
+
+/// Decides if the response may be stored. The caller makes sure that its body is complete.
 pub fn storable(
     exchange: &GetExchange<'_>,
     request_directives: &RequestDirectives,
     directives: &ResponseDirectives,
-    stores_cookies: bool,
+    rules: OperatorRules,
 ) -> Result<(), NotStorable> {
     let GetExchange { request, status, response } = *exchange;
     match status {
@@ -95,14 +104,15 @@ pub fn storable(
     }
     let is_stripped = directives.private.fields().contains(&SET_COOKIE)
         || directives.no_cache.fields().contains(&SET_COOKIE);
-    if response.contains_key(SET_COOKIE) && !(stores_cookies || is_stripped) {
+    if response.contains_key(SET_COOKIE) && !(rules.stores_cookies || is_stripped) {
         return Err(NotStorable::Cookie);
     }
     if response.contains_key(VARY) && Vary::of(response) == Vary::Any {
         return Err(NotStorable::VariesOnAnything);
     }
-    let has_lifetime =
-        directives.lifetime().is_some() || (!directives.is_targeted && response.contains_key(EXPIRES));
+    let has_lifetime = rules.gives_lifetime
+        || directives.lifetime().is_some()
+        || (!directives.is_targeted && response.contains_key(EXPIRES));
     if !(has_lifetime || directives.public || is_heuristically_cacheable(status)) {
         return Err(NotStorable::Status);
     }
@@ -129,7 +139,7 @@ mod tests {
         let status = StatusCode::from_u16(status).unwrap();
         let exchange = GetExchange { request: &request, status, response: &response };
         let directives = ResponseDirectives::read(&response, &targets);
-        storable(&exchange, &RequestDirectives::read(&request), &directives, false)
+        storable(&exchange, &RequestDirectives::read(&request), &directives, OperatorRules::default())
     }
 
     fn control(value: &str) -> [(&'static str, &str); 1] {

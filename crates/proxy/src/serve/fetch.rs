@@ -27,17 +27,14 @@ use super::{
         UncacheableMarker, UncacheableReason, allocated_bytes, detached, header_bytes,
     },
 };
-use crate::{
-    config::SetCookie,
-    policy::{
-        conditional,
-        directives::ResponseDirectives,
-        freshness::Freshness,
-        hop,
-        invalidate::effect_on_stored,
-        storable::{GetExchange, NotStorable, storable},
-        vary::{SelectingValues, Vary},
-    },
+use crate::policy::{
+    conditional,
+    directives::ResponseDirectives,
+    freshness::Freshness,
+    hop,
+    invalidate::effect_on_stored,
+    storable::{GetExchange, NotStorable, storable},
+    vary::{SelectingValues, Vary},
 };
 
 /// A load that brings nothing to be stored in place of a good response.
@@ -291,8 +288,8 @@ impl OriginFetch {
         let vary = Vary::of(&headers);
         let selecting = (vary != Vary::None).then(|| Arc::new(vary.selecting(request)));
         let exchange = GetExchange { request, status, response: &headers };
-        let stores_cookies = route.config.set_cookie == SetCookie::Store;
-        let storability = storable(&exchange, request_directives, &directives, stores_cookies)
+        let rules = route.operator_rules(&self.entry_key.key, status);
+        let storability = storable(&exchange, request_directives, &directives, rules)
             .map_err(UncacheableReason::from)
             .and_then(|()| {
                 let (headers, directives, freshness) = (&headers, &directives, &freshness);

@@ -175,7 +175,11 @@ pub async fn serve_get(context: &Arc<RequestContext>, runtime: &LocalRuntime) ->
                 continue;
             }
             // What is stored has been shared: the leader may have been the exception.
-            CacheEntry::Uncacheable(marker) if marker.is_about_request && elections < ELECTIONS_MAX => {
+            CacheEntry::Uncacheable(marker)
+                if marker.is_about_request
+                    && answer.outcome != Outcome::Miss
+                    && elections < ELECTIONS_MAX =>
+            {
                 elections += 1;
                 continue;
             }

@@ -86,7 +86,7 @@ impl RetentionRules<'_> {
                 || directives.public
                 || freshness.must_validate
                 || lifespan.swr + lifespan.sie > Duration::ZERO
-                || self.has_own_ttl && (self.route.ttl.is_some() || self.route.ttl_default.is_some());
+                || self.has_own_ttl;
             if !says_something {
                 return None;
             }

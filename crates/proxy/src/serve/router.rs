@@ -26,7 +26,10 @@ use crate::{
     admin::{BreakerStatus, Refreshes, RouteStats, Token},
     body_file::BodyFile,
     config::{self, Config, SetCookie},
-    policy::{directives::ResponseDirectives, forwarded::InvalidHost, freshness::Heuristics, key::CacheKey},
+    policy::{
+        directives::ResponseDirectives, forwarded::InvalidHost, freshness::Heuristics, key::CacheKey,
+        storable::OperatorRules,
+    },
 };
 
 /// Targeted fields that take precedence over `Cache-Control` (RFC 9213).
@@ -112,9 +115,22 @@ impl Route {
     /// the origin may take for another route's.
     #[must_use]
     pub fn retention(&self, key: &CacheKey, head: &ReceivedHead<'_>) -> Option<Retention> {
-        let config = &self.config;
-        let has_own_ttl = (config.ttl.is_some() || config.ttl_default.is_some()) && !key.is_ambiguous();
-        RetentionRules { route: config, is_http: self.origin.is_http(), has_own_ttl }.retention(head)
+        let (route, is_http) = (&self.config, self.origin.is_http());
+        RetentionRules { route, is_http, has_own_ttl: self.has_own_ttl(key) }.retention(head)
+    }
+
+    /// What this route says of a response with this status.
+    #[must_use]
+    pub fn operator_rules(&self, key: &CacheKey, status: StatusCode) -> OperatorRules {
+        OperatorRules {
+            stores_cookies: self.config.set_cookie == SetCookie::Store,
+            gives_lifetime: self.config.ttl_statuses.contains(&status) && self.has_own_ttl(key),
+        }
+    }
+
+    /// False: it has none, or the origin may take the path for another route's.
+    fn has_own_ttl(&self, key: &CacheKey) -> bool {
+        (self.config.ttl.is_some() || self.config.ttl_default.is_some()) && !key.is_ambiguous()
     }
 
     /// The directives of a response, as this route reads them.

@@ -11,6 +11,7 @@ mod owners;
 mod poisoning;
 mod private;
 mod purge_method;
+mod rejected;
 mod secrets;
 mod slow_client_matrix;
 mod slow_clients;
