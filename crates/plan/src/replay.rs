@@ -128,7 +128,7 @@ pub struct Replay {
     pub loads: u64,
     /// Entries evicted to make room.
     pub evictions: u64,
-    /// The greatest age of a response, in nanoseconds since its load ended.
+    /// The greatest age of a response, in nanoseconds since its load ended; 0 if values never expire and loads take no time.
     pub age_max_ns: u64,
     /// The most loads in a second and in a minute.
     pub peaks: Peaks,
@@ -147,6 +147,21 @@ struct KeyState {
     weight: u32,
     /// Among the present keys.
     index: u32,
+}
+
+impl KeyState {
+    /// Completes a load that has ended. No read of a state comes before this, and a load is completed as a whole.
+    #[inline]
+    fn complete_load(&mut self, now: u64) {
+        if self.load_ends_ns <= now {
+            (self.loaded_ns, self.ttl_ns) = (self.load_ends_ns, self.next_ttl_ns);
+            self.load_ends_ns = NONE;
+        }
+    }
+
+    fn is_loading(&self) -> bool {
+        self.load_ends_ns != NONE
+    }
 }
 
 /// Absent keys are there in no list.
@@ -263,55 +278,64 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
     }
 
     fn run_timed(&mut self, trace: &Trace) {
-        for (index, request) in trace.requests().iter().enumerate() {
-            let mut access = self.access(index, request);
-            let now = request.at_ns;
-            self.counts.requests += 1;
-            let state = &mut self.keys[access.key as usize];
-            if state.load_ends_ns <= now {
-                (state.loaded_ns, state.ttl_ns) = (state.load_ends_ns, state.next_ttl_ns);
-                state.load_ends_ns = NONE;
-            }
-            let is_loading = state.load_ends_ns != NONE;
-            let is_present = state.index != ABSENT;
-            let age = (is_present && state.loaded_ns <= now).then(|| now - state.loaded_ns);
-            let ttl_ns = state.ttl_ns;
-            access.ttl_ns = ttl_ns;
-            if let Some(age) = age.filter(|age| *age < ttl_ns) {
-                self.counts.hits += 1;
-                self.answer(&access, age);
-                continue;
-            }
-            self.counts.miss_bytes += u64::from(request.bytes);
-            match age {
-                Some(age) if age < ttl_ns.saturating_add(self.setup.swr_ns) => {
-                    self.counts.stale += 1;
-                    self.answer(&access, age);
-                    if is_loading {
-                        continue;
-                    }
-                }
-                _ if is_loading => {
-                    self.counts.coalesced += 1;
-                    continue;
-                }
-                _ => {
-                    self.counts.misses += 1;
-                    if is_present {
-                        self.policy.on_expired(&access);
-                    }
-                }
-            }
-            self.counts.loads += 1;
-            self.counts.peaks.add(now);
-            let ttl_ns = match self.setup.ttl {
-                Ttl::Never => NONE,
-                Ttl::Fixed(ttl_ns) => ttl_ns,
-                Ttl::Logged { default_ns } => trace.ttl_ns(index).unwrap_or(default_ns),
-            };
-            access.ttl_ns = ttl_ns;
-            self.load(&access, now, ttl_ns);
+        for index in 0..trace.requests().len() {
+            self.request(trace, index);
         }
+    }
+
+    #[inline]
+    fn request(&mut self, trace: &Trace, index: usize) {
+        let request = &trace.requests()[index];
+        let mut access = self.access(index, request);
+        let now = request.at_ns;
+        self.counts.requests += 1;
+        let state = self.state_at(now, access.key);
+        let is_loading = state.is_loading();
+        let is_present = state.index != ABSENT;
+        let age = (is_present && state.loaded_ns <= now).then(|| now - state.loaded_ns);
+        let ttl_ns = state.ttl_ns;
+        access.ttl_ns = ttl_ns;
+        if let Some(age) = age.filter(|age| *age < ttl_ns) {
+            self.counts.hits += 1;
+            return self.answer(&access, age);
+        }
+        self.counts.miss_bytes += u64::from(request.bytes);
+        match age {
+            Some(age) if age < ttl_ns.saturating_add(self.setup.swr_ns) => {
+                self.counts.stale += 1;
+                self.answer(&access, age);
+                if is_loading {
+                    return;
+                }
+            }
+            _ if is_loading => {
+                self.counts.coalesced += 1;
+                return;
+            }
+            _ => {
+                self.counts.misses += 1;
+                if is_present {
+                    self.policy.on_expired(&access);
+                }
+            }
+        }
+        self.counts.loads += 1;
+        self.counts.peaks.add(now);
+        let ttl_ns = match self.setup.ttl {
+            Ttl::Never => NONE,
+            Ttl::Fixed(ttl_ns) => ttl_ns,
+            Ttl::Logged { default_ns } => trace.ttl_ns(index).unwrap_or(default_ns),
+        };
+        access.ttl_ns = ttl_ns;
+        self.load(&access, now, ttl_ns);
+    }
+
+    /// The state of a key at this time.
+    #[inline]
+    fn state_at(&mut self, now: u64, key: Key) -> &mut KeyState {
+        let state = &mut self.keys[key as usize];
+        state.complete_load(now);
+        state
     }
 
     fn answer(&mut self, access: &Access, age_ns: u64) {
@@ -405,16 +429,10 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
                 self.swept = 0;
             }
             let key = self.present[self.swept];
-            let state = &self.keys[key as usize];
-            // A load may have ended without a request since.
-            let loaded_ns = match state.load_ends_ns {
-                NONE => Some(state.loaded_ns),
-                ended if ended <= now => Some(ended),
-                _ => None,
-            };
-            let is_gone = loaded_ns.is_some_and(|loaded_ns| {
-                loaded_ns.saturating_add(state.ttl_ns).saturating_add(self.setup.swr_ns) <= now
-            });
+            let swr_ns = self.setup.swr_ns;
+            let state = self.state_at(now, key);
+            let is_gone = !state.is_loading()
+                && state.loaded_ns.saturating_add(state.ttl_ns).saturating_add(swr_ns) <= now;
             if is_gone {
                 self.policy.on_remove(key);
                 self.forget(key);
