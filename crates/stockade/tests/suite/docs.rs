@@ -1,4 +1,4 @@
-//! Links in Markdown files resolve, and the book has all of its pages.
+//! Links in Markdown files resolve, the book has all of its pages, and the README starts with commands.
 
 use std::{
     collections::BTreeSet,
@@ -120,6 +120,16 @@ fn summary_lists_every_page_of_the_book() {
     let pages: BTreeSet<PathBuf> =
         pages(&docs).into_iter().filter(|page| !page.ends_with("SUMMARY.md")).collect();
     assert_eq!(pages, listed);
+}
+
+/// A window of 24 lines, and no picture above the commands.
+#[test]
+fn first_screen_of_the_readme_has_the_main_command_and_the_tests() {
+    let text = fs::read_to_string(root().join("README.md")).expect("README.md");
+    let screen: Vec<&str> = text.lines().take(24).take_while(|line| !line.starts_with("![")).collect();
+    for command in ["cargo run --no-default-features -- run experiments/", "make test "] {
+        assert!(screen.iter().any(|line| line.starts_with(command)), "{command}: {screen:?}");
+    }
 }
 
 #[test]
