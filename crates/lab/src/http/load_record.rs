@@ -28,6 +28,9 @@ pub struct LoadRecord {
     fold: Fold,
     /// Without the warm-up; `None`: it ends with its requests.
     lasts: Option<Duration>,
+    /// With the warm-up; `None`: unknown.
+    requests: Option<u64>,
+    sent: u64,
     warmup: Duration,
     observer: Box<dyn RunObserver>,
 }
@@ -48,12 +51,14 @@ impl LoadRecord {
         observer.on(&RunEvent::Begin { steps: 1 });
         let measuring = Measuring { test: "", arm: ARM, repeat: 1, lasts, stages: &[] };
         observer.on(&RunEvent::Measuring { measuring, record: &record, results: &results });
-        Self { record, results, fold, lasts, warmup, observer }
+        let requests = load.plan.requests();
+        Self { record, results, fold, lasts, requests, sent: 0, warmup, observer }
     }
 
     /// Adds a second of the measured part.
     pub fn second(&mut self, progress: &LoadProgress<'_>) {
         let end = progress.elapsed().saturating_sub(self.warmup);
+        self.sent += progress.tally.requests();
         if progress.is_warmup() || end.is_zero() {
             return;
         }
@@ -69,8 +74,12 @@ impl LoadRecord {
             ..Interval::default()
         };
         self.fold.add(&interval);
-        let share = self.lasts.map_or(0.0, |lasts| (end.as_secs_f64() / lasts.as_secs_f64()).min(1.0));
-        self.observer.on(&RunEvent::Second { interval: &interval, share });
+        let share = match (self.lasts, self.requests) {
+            (Some(lasts), _) => end.as_secs_f64() / lasts.as_secs_f64(),
+            (None, Some(requests)) => self.sent as f64 / requests.max(1) as f64,
+            (None, None) => 0.0,
+        };
+        self.observer.on(&RunEvent::Second { interval: &interval, share: share.min(1.0) });
     }
 
     /// The record of the finished load goes to the observer.

@@ -244,6 +244,41 @@ fn live_page_shows_the_saved_figures_at_the_end_in_chromium() {
     assert_eq!(browser.console(), [""; 0]);
 }
 
+/// One with a known end and one without, both for longer than it takes to look at the page.
+#[test]
+fn live_page_of_a_load_draws_while_it_runs_in_chromium() {
+    let sandbox = Sandbox::new();
+    let recipe = r#"{"route": "/*", "random_content": "1kb", "stages": [{"at": 0, "latency": "50ms"}]}"#;
+    let origin = Running::origin(&sandbox, &["-", "--listen", "0"], recipe);
+    let url = format!("http://{}/page", origin.listens("http"));
+    let browser = Browser::start();
+    for (name, load) in
+        [("live-load", ["--rate", "40/s", "-d", "2m"]), ("live-requests", ["-c", "2", "-n", "5000"])]
+    {
+        let load = Running::start(&sandbox, &[&["load", &url, "--ui", "0"][..], &load].concat(), "");
+        let line = load.stderr_line();
+        browser.visit(line.trim().strip_prefix("page: ").expect("a URL"));
+        // The first plot has two seconds of this load, and so has its canvas.
+        let shown = browser.run(
+            "return (async () => {
+                const figure = () => document.querySelector('#now figure[data-plot]');
+                const points = () => Math.max(0, ...(figure()?.plot.lines ?? []).map((line) => line.ys.length));
+                while (points() < 3) await new Promise((next) => setTimeout(next, 20));
+                while (!figure()?.chart) await new Promise(requestAnimationFrame);
+                for (let frame = 0; frame < 3; frame++) await new Promise(requestAnimationFrame);
+                return figure().chart.series.slice(1).map((line) => [line.label, line.show]);
+            })()",
+        );
+        browser.picture(name);
+        assert_eq!(shown.to_string(), r#"[["load requests",true]]"#, "{name}");
+        let pixels = browser.coloured_pixels("#now figure[data-plot='0']");
+        assert!(pixels.len() == 1 && pixels[0] > 20, "{name}: {pixels:?}");
+        let load = load.stopped_by(Signal::INT);
+        assert_eq!(load.code, 98, "{}{}", load.stdout, load.stderr);
+    }
+    assert_eq!(browser.console(), [""; 0]);
+}
+
 /// Two arms in virtual time.
 const SIMULATED: &str = r#"
 title = "A `source`"

@@ -34,6 +34,8 @@ const LIVE_SCRIPT: &str = include_str!("live.js");
 const PAUSE_FACTOR: u32 = 100;
 /// The most seconds of a measurement that a reader may be late: 4 MB.
 const CHANGES_MAX: usize = 10_000;
+/// The first length in seconds of the plots of a measurement whose end is not known. It doubles when it is reached.
+const UNKNOWN_END_SECONDS: u64 = 64;
 
 /// An event of a run, owned, so that another thread can show it.
 pub enum LiveEvent {
@@ -57,7 +59,7 @@ pub struct LiveMeasurement {
     arms: Vec<String>,
     /// Index of its arm.
     arm: usize,
-    /// `None`: a burst.
+    /// `None`: a burst, or a load that ends with its requests. A burst has no seconds.
     lasts: Option<Duration>,
     stages: Vec<Stage>,
     /// The seconds of the arms that were measured before, by index.
@@ -130,15 +132,24 @@ impl LiveMeasurement {
         }
     }
 
+    /// The length of its plots; 0: it has none.
     fn seconds(&self) -> u64 {
-        self.lasts.unwrap_or_default().as_secs()
+        let so_far = self.moments.last().map(|last| last.second + 1);
+        match self.lasts {
+            Some(lasts) => lasts.as_secs(),
+            None => so_far.map_or(0, |so_far| so_far.next_power_of_two().max(UNKNOWN_END_SECONDS)),
+        }
     }
 
     fn text(&self) -> String {
-        let of = self
-            .lasts
-            .map(|lasts| format!(", {} of {}", format_span(lasts.mul_f64(self.share)), format_span(lasts)));
-        format!("measurement {}{}", self.name, of.unwrap_or_default())
+        let so_far = match (self.lasts, self.moments.last()) {
+            (Some(lasts), _) => {
+                format!(", {} of {}", format_span(lasts.mul_f64(self.share)), format_span(lasts))
+            }
+            (None, Some(last)) => format!(", {}", format_span(Duration::from_secs(last.second + 1))),
+            (None, None) => String::new(),
+        };
+        format!("measurement {}{so_far}", self.name)
     }
 
     /// The plots of its test: this arm so far, and those that were measured before.
@@ -253,11 +264,12 @@ impl LivePage {
     fn second(&mut self, moment: Option<Box<Moment>>, share: f64) {
         let Some(measuring) = &mut self.measuring else { return };
         measuring.share = share;
-        let mut point = None;
-        if measuring.lasts.is_some() {
-            measuring.moments.extend(moment.map(|moment| *moment));
-            point = over_time::last_point(&measuring.moments, measuring.seconds());
+        let seconds = measuring.seconds();
+        measuring.moments.extend(moment.map(|moment| *moment));
+        if measuring.seconds() != seconds {
+            return self.replace();
         }
+        let point = over_time::last_point(&measuring.moments, seconds);
         let second = LiveSecond { arm: measuring.arm, share, text: &measuring.text(), point };
         let data = serde_json::to_string(&second).unwrap_or_default();
         if self.changes.len() >= CHANGES_MAX {
@@ -400,6 +412,33 @@ mod tests {
         assert_eq!(kinds(&page, begun)[0], "page", "the changes that it lacks are gone");
         page.on(LiveEvent::Finished("saved".to_owned()));
         assert_eq!((kinds(&page, begun), &*page.html()), (vec!["end"], "saved"));
+    }
+
+    #[test]
+    fn plots_of_a_load_without_a_known_end_grow() {
+        let mut page = LivePage::new("t", 1);
+        page.on(LiveEvent::Measuring(Box::new(LiveMeasurement { lasts: None, ..measurement(0) })));
+        assert!(!page.html().contains("<figure"));
+        let mut fetched = Vec::new();
+        for second in 0..129 {
+            let before = page.number();
+            page.on(LiveEvent::Second(Moment::of(&interval(second, 1, 0)).map(Box::new), 0.0));
+            let change = page.changes_after(before).pop().unwrap();
+            match change.kind {
+                "page" => fetched.push(second),
+                _ => {
+                    assert!(change.data.contains(&format!("\"point\":{{\"at\":{second},")), "{}", change.data)
+                }
+            }
+        }
+        assert_eq!(fetched, [0, 64, 128]);
+        let measuring = page.measuring.as_ref().unwrap();
+        assert_eq!((measuring.plots().plots[0].xs.0.len(), measuring.seconds()), (256, 256));
+        assert!(page.html().contains("<figure") && page.html().contains("repeat 1, 2m9s"), "{}", page.html());
+        // A burst has no seconds.
+        page.on(LiveEvent::Measuring(Box::new(LiveMeasurement { lasts: None, ..measurement(0) })));
+        page.on(LiveEvent::Second(None, 0.5));
+        assert!(!page.html().contains("<figure"));
     }
 
     #[test]

@@ -17,8 +17,8 @@ const report = (() => {
   const DASH = [6, 4];
   const HEIGHT_PX = 260;
 
-  let arms = [];
-  let isOn = [];
+  // The names of arms that are not shown, in all parts of the page. A part has arms of its own, or none.
+  const unchecked = new Set();
   let drawn = [];
   // View, axis and zoom of each plot by its place: kept while its part of the page is replaced.
   const left = new Map();
@@ -69,7 +69,8 @@ const report = (() => {
 
   class Chart {
     constructor(figure, plot) {
-      Object.assign(this, { figure, plot, isLog: plot.is_log, ...left.get(figure.dataset.place) });
+      const { arms } = figure;
+      Object.assign(this, { figure, plot, arms, isLog: plot.is_log, ...left.get(figure.dataset.place) });
       this.view = plot.views.includes(this.chosen) ? this.chosen : (plot.views[plot.view] ?? null);
       this.head = figure.querySelector("figcaption");
       this.body = figure.appendChild(document.createElement("div"));
@@ -109,7 +110,7 @@ const report = (() => {
     }
 
     isOn(line) {
-      return line.arm === null || isOn[line.arm];
+      return line.arm === null || !unchecked.has(this.arms[line.arm]);
     }
 
     addControls() {
@@ -159,7 +160,7 @@ const report = (() => {
       return lines.map((line, index) => {
         const stroke = kind === "stack" ? OUTCOMES[line.name] : () => colour(line.arm ?? index);
         return {
-          label: kind === "stack" ? line.name : [arms[line.arm], line.name].filter(Boolean).join(" "),
+          label: kind === "stack" ? line.name : [this.arms[line.arm], line.name].filter(Boolean).join(" "),
           stroke,
           width: kind === "stack" ? 0 : 2,
           fill: kind === "stack" ? OUTCOMES[line.name] : undefined,
@@ -288,7 +289,7 @@ const report = (() => {
 
     // Pairs of cell and count for each second of the chosen arm.
     cells() {
-      return this.plot.heat.find((arm) => arms[arm.arm] === this.view)?.cells ?? [];
+      return this.plot.heat.find((arm) => this.arms[arm.arm] === this.view)?.cells ?? [];
     }
 
     heatScale() {
@@ -396,12 +397,10 @@ const report = (() => {
   const start = (root) => {
     const data = root.querySelector(":scope > script[type='application/json']");
     root.page = data ? JSON.parse(data.textContent) : { arms: [], plots: [] };
-    if (root.page.arms.length !== arms.length) {
-      arms = root.page.arms;
-      isOn = arms.map(() => true);
-    }
+    const { arms } = root.page;
     root.querySelectorAll("figure[data-plot]").forEach((figure) => {
       figure.plot = root.page.plots[figure.dataset.plot];
+      figure.arms = arms;
       figure.dataset.place = [root.id, figure.plot.sync, figure.plot.title].join("/");
       figure.hidden = isEmpty(figure.plot);
       observer.observe(figure);
@@ -409,9 +408,10 @@ const report = (() => {
     root.querySelectorAll("[data-arm]").forEach((box) => {
       const arm = Number(box.dataset.arm);
       box.parentElement.style.setProperty("--arm", colour(arm));
-      box.checked = isOn[arm];
+      box.checked = !unchecked.has(arms[arm]);
       box.addEventListener("change", () => {
-        isOn[arm] = box.checked;
+        if (box.checked) unchecked.delete(arms[arm]);
+        else unchecked.add(arms[arm]);
         drawn.forEach((chart) => chart.applyArms());
       });
     });
