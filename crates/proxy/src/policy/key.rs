@@ -4,14 +4,9 @@
 //! segments. Some origins distinguish such spellings, so the origin is always sent the key's path
 //! ([`CacheKey::path_and_query`]) and never the client's: otherwise the response to one spelling could be stored for another.
 
-use std::{
-    borrow::{Borrow, Cow},
-    fmt,
-    sync::Arc,
-};
+use std::{borrow::Borrow, fmt, sync::Arc};
 
 use memchr::{memchr, memchr2, memchr2_iter, memrchr};
-use percent_encoding::percent_decode;
 use smallvec::SmallVec;
 use stockade_net::location::{self, Location};
 
@@ -20,9 +15,6 @@ use stockade_net::location::{self, Location};
 pub struct CacheKey(Arc<str>);
 
 type Buffer = SmallVec<[u8; 512]>;
-
-/// How often an origin and the servers before it may decode a path.
-const DECODINGS: usize = 3;
 
 impl CacheKey {
     /// `authority` passes [`is_host`](super::host::is_host), or the check of a purge. An empty path becomes `/`, and the query
@@ -84,18 +76,16 @@ impl CacheKey {
         &whole[..memchr(b'?', whole.as_bytes()).unwrap_or(whole.len())]
     }
 
-    /// True if an origin may read a dot segment where this key has none: origins decode `%2F` and `%5C` (some of them
-    /// repeatedly), take `\` for `/`, and drop `;parameters`. `/static/..%2Faccount` may be the page of an account.
+    /// True if an origin may read a dot segment where this key has none: `/static/..%2Faccount` may be the page of an account.
+    ///
+    /// Origins decode codes once or repeatedly, some also `%u002F`, overlong UTF-8 and compatibility forms, take `\` for `/`,
+    /// and drop parameters, control characters, trailing spaces, and whatever follows a NUL. Only letters, digits, `-`, `_` and `~`
+    /// are text for all of them. So any other character but a dot may separate two segments, end one, or vanish, and what is not
+    /// ASCII may be dots, too. A path is ambiguous if dots, one or two, or a code that may be dots, are alone between
+    /// two of these characters, or between one of them and a slash.
     #[must_use]
     pub fn is_ambiguous(&self) -> bool {
-        let mut path = Cow::Borrowed(self.path().as_bytes());
-        for _ in 0..DECODINGS {
-            path = Cow::Owned(percent_decode(&path).collect());
-        }
-        path.split(|byte| matches!(byte, b'/' | b'\\')).any(|segment| {
-            let name = segment.split(|byte| *byte == b';').next().unwrap_or_default();
-            matches!(name, b"." | b"..")
-        })
+        self.path().as_bytes().split(|byte| *byte == b'/').any(is_ambiguous_segment)
     }
 
     /// Same scheme and authority (RFC 9110, 4.3.1).
@@ -223,10 +213,8 @@ fn push_segment(text: &mut Buffer, segment: &[u8]) {
     }
     let mut rest = segment;
     while let Some((byte, after)) = rest.split_first() {
-        let digits = if *byte == b'%' { after.first_chunk::<2>() } else { None };
-        match digits.and_then(|[high, low]| Some((hex(*high)?, hex(*low)?))) {
-            Some((high, low)) => {
-                let decoded = high * 16 + low;
+        match code(rest) {
+            Some(decoded) => {
                 if decoded.is_ascii_alphanumeric() || matches!(decoded, b'-' | b'.' | b'_' | b'~') {
                     text.push(decoded);
                 } else {
@@ -243,6 +231,117 @@ fn push_segment(text: &mut Buffer, segment: &[u8]) {
     }
 }
 
+/// What origins may take a character of a segment for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    /// Itself.
+    Text,
+    Dot,
+    /// Itself, a slash, the end of the segment, or nothing.
+    Separator,
+    /// As a separator, or dots.
+    Anything,
+}
+
+/// What is between two characters that may separate segments.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Between {
+    Nothing,
+    Dots(usize),
+    Text,
+}
+
+/// [`CacheKey::is_ambiguous`] of one segment. A reading of it with a dot segment has, between two separators, dots and characters
+/// that are read as dots or nothing. If there are dots, they are alone between two characters that are not text; if not, one
+/// of those that are read as dots is.
+fn is_ambiguous_segment(segment: &[u8]) -> bool {
+    let (mut between, mut is_split, mut is_anything_alone) = (Between::Nothing, false, false);
+    let mut rest = segment;
+    while let Some((reading, after)) = next_reading(rest) {
+        rest = after;
+        between = match (reading, between) {
+            (Reading::Text, _) | (Reading::Dot, Between::Text) => Between::Text,
+            (Reading::Dot, Between::Nothing) => Between::Dots(1),
+            (Reading::Dot, Between::Dots(count)) => Between::Dots(count + 1),
+            (_, Between::Dots(1..=2)) => return true,
+            (_, Between::Nothing) if is_anything_alone => return true,
+            (reading, between) => {
+                is_split = true;
+                is_anything_alone = reading == Reading::Anything && between == Between::Nothing;
+                Between::Nothing
+            }
+        };
+    }
+    match between {
+        Between::Nothing => is_anything_alone,
+        Between::Dots(count) => is_split && count <= 2,
+        Between::Text => false,
+    }
+}
+
+/// The next character or code of a segment, and the rest.
+fn next_reading(segment: &[u8]) -> Option<(Reading, &[u8])> {
+    let (byte, after) = segment.split_first()?;
+    Some(match byte {
+        b'.' => (Reading::Dot, after),
+        b'-' | b'_' | b'~' => (Reading::Text, after),
+        byte if byte.is_ascii_alphanumeric() => (Reading::Text, after),
+        b'%' => match code(segment) {
+            // Decoded again, it may complete a code with what follows.
+            Some(b'%') => (Reading::Anything, without_code_rest(&segment[3..])),
+            None => (Reading::Anything, without_code_rest(after)),
+            Some(b'-' | b'.' | b'_' | b'~' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z') => {
+                (Reading::Anything, &segment[3..])
+            }
+            Some(0..0x80) => (Reading::Separator, &segment[3..]),
+            Some(_) => match encoded_character(segment) {
+                Some(character) => {
+                    let reading = if character.is_alphanumeric() { Reading::Text } else { Reading::Anything };
+                    (reading, &segment[3 * character.len_utf8()..])
+                }
+                None => (Reading::Anything, &segment[3..]),
+            },
+        },
+        0..0x80 => (Reading::Separator, after),
+        _ => (Reading::Anything, after),
+    })
+}
+
+/// Without the characters at the start that may be digits of a code, and without the `u` of `%u002E`.
+fn without_code_rest(segment: &[u8]) -> &[u8] {
+    let mut rest = segment.strip_prefix(b"u").or_else(|| segment.strip_prefix(b"U")).unwrap_or(segment);
+    loop {
+        rest = match rest.split_first() {
+            Some((byte, after)) if byte.is_ascii_hexdigit() => after,
+            // Compatibility forms of digits.
+            _ => match encoded_character(rest) {
+                Some(character) if character.is_alphanumeric() => &rest[3 * character.len_utf8()..],
+                _ => return rest,
+            },
+        };
+    }
+}
+
+/// The byte of a percent code at the start.
+fn code(text: &[u8]) -> Option<u8> {
+    match text {
+        [b'%', high, low, ..] => Some(hex(*high)? * 16 + hex(*low)?),
+        _ => None,
+    }
+}
+
+/// The character at the start whose bytes in UTF-8 are percent codes. `None`: it is ASCII, or the codes are not UTF-8.
+fn encoded_character(text: &[u8]) -> Option<char> {
+    let bytes: SmallVec<[u8; 4]> = text.chunks(3).take(4).map_while(code).collect();
+    let length = match bytes.first()? {
+        0xC2..=0xDF => 2,
+        0xE0..=0xEF => 3,
+        0xF0..=0xF4 => 4,
+        _ => return None,
+    };
+    std::str::from_utf8(bytes.get(..length)?).ok()?.chars().next()
+}
+
 fn hex(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
 }
@@ -252,7 +351,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::policy::fuzzing::key::naive_path;
+    use crate::policy::fuzzing::key::{has_dot_segment, naive_path};
 
     fn key(path_and_query: &str) -> CacheKey {
         CacheKey::new("http", "example.com", path_and_query)
@@ -308,12 +407,49 @@ mod tests {
             "/static/.%2faccount",
             "/static/..%252faccount",
             "/static%2f..",
+            "/static/..%00/account",
+            "/static/.%0a./account",
+            "/static/..%c0%af",
+            "/static/%c0%ae%c0%ae/account",
+            "/static/%ef%bc%8e%ef%bc%8e/account",
+            "/static/x%ef%bc%8f..%ef%bc%8faccount",
+            "/static/..%2525252faccount",
+            "/static/%25252e%25252e/account",
+            "/static/%25u002e%25u002e/account",
+            "/static/..%23/account",
+            "/static/..%3f/account",
+            "/static/..%20/account",
+            "/static/..+/account",
+            "/static/..::$DATA/account",
+            "/static/%e2%80%a5/account",
+            "/static/.%e2%80%8d./account",
+            "/static/%zz%2e%2e/account",
+            "/static/%25%2532e%25%2532e/account",
+            "/static/x%2f%25%ef%bc%92e%2faccount",
         ] {
             assert!(key(path).is_ambiguous(), "{path}");
         }
-        for path in
-            ["/static/../account", "/a%2fb", "/a;b=../c", "/...", "/..a%2f", "/a?b=..%2f", "/%", "/a%255cb"]
-        {
+        for path in [
+            "/static/../account",
+            "/",
+            "/a%2fb",
+            "/a%2f%2fb",
+            "/a;b=..c/d",
+            "/...",
+            "/..a%2f",
+            "/a?b=..%2f",
+            "/a%255cb",
+            "/100%25",
+            "/caf%C3%A9",
+            "/caf%E9.html",
+            "/a%20b",
+            "/My%20Report%20(v1.2).pdf",
+            "/%D0%90._%D0%A1._%D0%9F%D1%83%D1%88%D0%BA%D0%B8%D0%BD.",
+            "/%E6%97%A5%E6%9C%AC/%E3%80%8C%E5%8F%A4%E3%80%8D",
+            "/@scope/name@1.0.0/index.min.js;v=1",
+            "/group%2Fproject.git/-/raw/main/.env",
+            "/.well-known/%7Eacme",
+        ] {
             assert!(!key(path).is_ambiguous(), "{path}");
         }
     }
@@ -398,6 +534,16 @@ mod tests {
             let once = CacheKey::new("http", &authority, &path);
             let again = CacheKey::new(once.scheme(), once.authority(), once.path_and_query());
             prop_assert_eq!(&once, &again);
+        }
+
+        /// Two characters of a path with a route of its own, in any spelling, beside decoders of origins.
+        #[test]
+        fn path_with_a_dot_segment_for_an_origin_is_ambiguous(
+            path in "(/|\\.|\\.|%2[5fF]|%5c|25|2e|2f|u00|%0[0a]|%c0%a[ef]|%e0%80%ae|%ef%bc%(8e|8f|92|85|bc|bf)|%e2%80%(a4|a5|8d)|%23|%20|\\+|;|\\\\|:|%c3%a9|%ff|%d0|a){0,12}",
+            readings in proptest::collection::vec(0..crate::policy::fuzzing::key::READINGS, 1..6),
+        ) {
+            let key = key(&format!("/{path}"));
+            prop_assert!(key.is_ambiguous() || !has_dot_segment(key.path(), &readings), "{} {:?}", key, readings);
         }
 
         #[test]

@@ -27,7 +27,7 @@ use crate::{
     body_file::BodyFile,
     config::{self, Config, SetCookie},
     policy::{
-        directives::ResponseDirectives, forwarded::InvalidHost, freshness::Heuristics, key::CacheKey,
+        directives::ResponseDirectives, forwarded::InvalidHost, freshness::{Basis, Heuristics}, key::CacheKey,
         storable::OperatorRules,
     },
 };
@@ -111,12 +111,16 @@ impl Route {
         if self.config.ttl_default.is_some() { Heuristics::OFF } else { Heuristics::default() }
     }
 
-    /// How a response to a request for this key may be reused. `None`: not at all. The route's own ttl does not apply to a path that
-    /// the origin may take for another route's.
+    /// How a response to a request for this key may be reused. `None`: not at all. If the route has a ttl of its own, a path that the
+    /// origin may take for another route's has only the lifetime that the origin declares.
     #[must_use]
     pub fn retention(&self, key: &CacheKey, head: &ReceivedHead<'_>) -> Option<Retention> {
         let (route, is_http) = (&self.config, self.origin.is_http());
-        RetentionRules { route, is_http, has_own_ttl: self.has_own_ttl(key) }.retention(head)
+        let has_own_ttl = self.has_own_ttl(key);
+        if !has_own_ttl && self.states_ttl() && head.freshness.basis != Basis::Origin {
+            return None;
+        }
+        RetentionRules { route, is_http, has_own_ttl }.retention(head)
     }
 
     /// What this route says of a response with this status.
@@ -130,7 +134,11 @@ impl Route {
 
     /// False: it has none, or the origin may take the path for another route's.
     fn has_own_ttl(&self, key: &CacheKey) -> bool {
-        (self.config.ttl.is_some() || self.config.ttl_default.is_some()) && !key.is_ambiguous()
+        self.states_ttl() && !key.is_ambiguous()
+    }
+
+    fn states_ttl(&self) -> bool {
+        self.config.ttl.is_some() || self.config.ttl_default.is_some()
     }
 
     /// The directives of a response, as this route reads them.

@@ -5,7 +5,6 @@
 use std::fmt::Write;
 
 use http::uri::PathAndQuery;
-use percent_encoding::percent_decode;
 
 use crate::policy::key::CacheKey;
 
@@ -14,7 +13,7 @@ use crate::policy::key::CacheKey;
 /// - The key equals that of an independent normalisation: equal URLs (RFC 3986, 6.2.2) have one key, others have not.
 /// - A key is its own key. So is that of a resolved reference.
 /// - A spelling of the same path has the same key.
-/// - A path that some origin reads with a dot segment is ambiguous.
+/// - A path that some origin reads with a dot segment is ambiguous. The reference chooses the origin.
 pub fn check(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let mut lines = text.splitn(3, '\n');
@@ -41,15 +40,8 @@ pub fn check(data: &[u8]) {
         "{target} as {respelled}"
     );
 
-    let mut decoded = key.path().as_bytes().to_vec();
-    let mut has_dot_segment = false;
-    for _ in 0..3 {
-        decoded = percent_decode(&decoded).collect();
-        let text = String::from_utf8_lossy(&decoded).replace('\\', "/");
-        let is_dots = |segment: &str| matches!(segment.split(';').next(), Some("." | ".."));
-        has_dot_segment |= text.split('/').any(is_dots);
-    }
-    assert_eq!(key.is_ambiguous(), has_dot_segment, "{key}");
+    let readings: Vec<usize> = reference.bytes().take(8).map(|byte| usize::from(byte) % READINGS).collect();
+    assert!(key.is_ambiguous() || !has_dot_segment(key.path(), &readings), "{key} {readings:?}");
 
     if let Some(other) = key.resolve(reference) {
         assert_is_normal(&other);
@@ -60,6 +52,125 @@ pub fn check(data: &[u8]) {
             assert_eq!(other, CacheKey::new("http", authority, reference));
         }
     }
+}
+
+/// How servers and frameworks read a path that was normalised before it reached them.
+const READERS: [fn(&[u8]) -> Vec<u8>; 9] = [
+    percent_decoded,
+    with_overlong_forms,
+    with_compatibility_forms,
+    // C strings, and request lines that are written again.
+    |path| {
+        path.split(|byte| matches!(byte, 0 | b'?' | b'#' | b'\r' | b'\n')).next().unwrap_or_default().to_vec()
+    },
+    |path| path.split(|byte| *byte == b' ').next().unwrap_or_default().to_vec(),
+    // Parameters of Java servers, and streams of NTFS.
+    |path| {
+        each_segment(path, |name| name.split(|byte| matches!(byte, b';' | b':')).next().unwrap_or_default())
+    },
+    |path| path.iter().map(|byte| if *byte == b'\\' { b'/' } else { *byte }).collect(),
+    |path| path.iter().filter(|byte| !byte.is_ascii_control()).copied().collect(),
+    // Names of Windows, in which the form's `+` is a space.
+    |path| {
+        each_segment(path, |name| {
+            let end = name.iter().rposition(|byte| !matches!(byte, b' ' | b'+')).map_or(0, |at| at + 1);
+            &name[..end]
+        })
+    },
+];
+
+/// The number of readings that [`has_dot_segment`] knows.
+pub(crate) const READINGS: usize = READERS.len();
+
+/// True if a path has a dot segment after it was read in these ways, one after the other.
+pub(crate) fn has_dot_segment(path: &str, readings: &[usize]) -> bool {
+    let read = readings.iter().fold(path.as_bytes().to_vec(), |path, reader| READERS[*reader](&path));
+    read.split(|byte| *byte == b'/').any(|segment| matches!(segment, b"." | b".."))
+}
+
+fn each_segment(path: &[u8], read: impl Fn(&[u8]) -> &[u8]) -> Vec<u8> {
+    path.split(|byte| *byte == b'/').map(read).collect::<Vec<_>>().join(&b'/')
+}
+
+/// With `%u002E` of IIS. An invalid `%` stays.
+fn percent_decoded(path: &[u8]) -> Vec<u8> {
+    let digits = |text: &[u8], count: usize| {
+        let digits = text.get(..count).filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))?;
+        u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+    };
+    let (mut decoded, mut rest) = (Vec::new(), path);
+    while let Some((first, after)) = rest.split_first() {
+        rest = match (first, digits(after, 2), after.first()) {
+            (b'%', Some(byte), _) => {
+                decoded.extend(u8::try_from(byte));
+                &after[2..]
+            }
+            (b'%', None, Some(b'u' | b'U')) if digits(&after[1..], 4).is_some() => {
+                let character = digits(&after[1..], 4).and_then(char::from_u32).unwrap_or('?');
+                decoded.extend(character.to_string().into_bytes());
+                &after[5..]
+            }
+            _ => {
+                decoded.push(*first);
+                after
+            }
+        };
+    }
+    decoded
+}
+
+/// ASCII characters in two or three bytes of UTF-8 are decoded, and other bytes that are not UTF-8 are dropped.
+fn with_overlong_forms(path: &[u8]) -> Vec<u8> {
+    let (mut decoded, mut rest) = (Vec::new(), path);
+    while let Some(first) = rest.first() {
+        let length = match rest {
+            [high @ (0xC0 | 0xC1), low @ 0x80..=0xBF, ..] => {
+                decoded.push((high & 1) << 6 | low & 0x3F);
+                2
+            }
+            [0xE0, high @ (0x80 | 0x81), low @ 0x80..=0xBF, ..] => {
+                decoded.push((high & 1) << 6 | low & 0x3F);
+                3
+            }
+            _ => {
+                let is_character = |length: &usize| {
+                    rest.get(..*length).is_some_and(|text| std::str::from_utf8(text).is_ok())
+                };
+                let length = (1..=4).find(is_character);
+                decoded.extend_from_slice(&rest[..length.unwrap_or(0)]);
+                length.unwrap_or(1)
+            }
+        };
+        debug_assert!(*first >= 0x80 || length == 1, "ASCII is one byte");
+        rest = &rest[length..];
+    }
+    decoded
+}
+
+/// NFKC of the characters that have a delimiter, a dot, a space or a digit of a code in it (Unicode 15, `UnicodeData.txt`). Those that
+/// have no width are dropped.
+fn with_compatibility_forms(path: &[u8]) -> Vec<u8> {
+    let Ok(text) = std::str::from_utf8(path) else { return path.to_vec() };
+    let mut read = String::new();
+    for character in text.chars() {
+        match character {
+            '\u{FF01}'..='\u{FF5E}' => read.extend(char::from_u32(u32::from(character) - 0xFEE0)),
+            '\u{2024}' | '\u{FE52}' => read.push('.'),
+            '\u{2025}' | '\u{FE30}' => read.push_str(".."),
+            '\u{FE68}' => read.push('\\'),
+            '\u{37E}' | '\u{FE14}' | '\u{FE54}' => read.push(';'),
+            '\u{2100}' => read.push_str("a/c"),
+            '\u{FE5F}' => read.push('#'),
+            '\u{FE6A}' => read.push('%'),
+            '\u{2047}' => read.push_str("??"),
+            '\u{FE16}' | '\u{FE56}' => read.push('?'),
+            '\u{2488}' => read.push_str("1."),
+            '\u{A0}' | '\u{3000}' => read.push(' '),
+            '\u{AD}' | '\u{200B}'..='\u{200D}' | '\u{FEFF}' => {}
+            character => read.push(character),
+        }
+    }
+    read.into_bytes()
 }
 
 fn assert_is_normal(key: &CacheKey) {

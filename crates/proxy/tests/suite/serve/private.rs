@@ -121,6 +121,14 @@ async fn own_ttl_of_a_route_does_not_apply_to_a_path_that_the_origin_may_take_fo
             ("/static/..%2faccount", 2),
             ("/static/..%5caccount", 2),
             ("/static/..;/account", 2),
+            ("/static/..%00/account", 2),
+            ("/static/.%0a./account", 2),
+            ("/static/..%c0%afaccount", 2),
+            ("/static/%ef%bc%8e%ef%bc%8e/account", 2),
+            ("/static/..%25252faccount", 2),
+            ("/static/..%2525252faccount", 2),
+            ("/static/..%23/account", 2),
+            ("/static/caf%C3%A9%20(1).html", 1),
         ] {
             let before = origin.count();
             for user in ["user=1", "user=2"] {
@@ -130,6 +138,24 @@ async fn own_ttl_of_a_route_does_not_apply_to_a_path_that_the_origin_may_take_fo
             }
             assert_eq!(origin.count() - before, shared_loads, "{setting} {path}");
         }
+    }
+}
+
+#[tokio::test]
+async fn declared_lifetime_applies_to_a_path_that_the_origin_may_take_for_another() {
+    let path = "/static/..%00/account";
+    for (field, loads) in
+        [("Cache-Control: max-age=60", 1), ("Last-Modified: Thu, 01 Jan 1970 00:00:00 GMT", 2)]
+    {
+        let origin = Origin::responding(move |received| {
+            sized("200 OK", &[field], received.number.to_string().as_bytes())
+        })
+        .await;
+        let proxy = proxy_with(&origin.url(), "[[route]]\npath = \"/static/*\"\nttl = \"1h\"\n", "").await;
+        for _ in 0..2 {
+            assert_eq!(get(&proxy, path).await.status(), 200);
+        }
+        assert_eq!(origin.count(), loads, "{field}");
     }
 }
 
