@@ -6,6 +6,7 @@
 //! | [`directives`], [`freshness`], [`accept`] | if that response may answer the request |
 //! | [`conditional`], [`range`] | the status and the part of it to send |
 //! | [`storable`], [`hop`] | if a new response is stored, and its stored fields |
+//! | [`override_field`] | the request fields that are dropped, because the key does not have them |
 //! | [`invalidate`] | the stored responses that an unsafe method invalidates |
 //! | [`cache_status`] | the `Cache-Status` field of the reply |
 //!
@@ -77,6 +78,7 @@ pub mod hop;
 pub mod host;
 pub mod invalidate;
 pub mod key;
+pub mod override_field;
 pub mod range;
 pub mod storable;
 #[cfg(test)]

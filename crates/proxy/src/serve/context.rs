@@ -33,63 +33,10 @@ use crate::{
         forwarded::{self, X_FORWARDED_FOR, X_FORWARDED_HOST, X_FORWARDED_PROTO},
         hop,
         key::CacheKey,
+        override_field::{Override, override_of},
     },
     upstream::UpstreamError,
 };
-
-/// Origins and their frameworks take another host, path or scheme from these fields than the cache key has. A client
-/// that sends them could store the response of one path under another ("Practical Web Cache Poisoning", Kettle, 2018),
-/// or make the response to a POST invalidate another URL. The proxy removes them and sets its own.
-fn overrides_target(name: &str) -> bool {
-    matches!(
-        name,
-        "forwarded"
-            | "front-end-https"
-            | "x-forwarded-host"
-            | "x-forwarded-path"
-            | "x-forwarded-port"
-            | "x-forwarded-prefix"
-            | "x-forwarded-proto"
-            | "x-forwarded-protocol"
-            | "x-forwarded-scheme"
-            | "x-forwarded-server"
-            | "x-forwarded-ssl"
-            | "x-forwarded-uri"
-            | "x-host"
-            | "x-http-host-override"
-            | "x-original-host"
-            | "x-original-uri"
-            | "x-original-url"
-            | "x-rewrite-url"
-            | "x-url-scheme"
-    )
-}
-
-/// Origins and their frameworks take the client's address from these fields. The proxy sends its own `X-Forwarded-For`.
-fn overrides_address(name: &str) -> bool {
-    matches!(
-        name,
-        "cf-connecting-ip"
-            | "client-ip"
-            | "fastly-client-ip"
-            | "true-client-ip"
-            | "x-client-ip"
-            | "x-cluster-client-ip"
-            | "x-forwarded"
-            | "x-originating-ip"
-            | "x-real-ip"
-            | "x-remote-addr"
-            | "x-remote-ip"
-    )
-}
-
-/// Removed from GET and HEAD only: HTML forms, which cannot send PUT, use them with POST.
-fn overrides_method(name: &str) -> bool {
-    matches!(name, "x-http-method" | "x-http-method-override" | "x-method-override")
-}
-
-/// CGI makes the variable `HTTP_PROXY` of it, through which programs of the origin send their own requests (CVE-2016-5385).
-const PROXY: &str = "proxy";
 
 /// This process's unique name in `Via`; a request that already carries it is in a loop.
 pub fn pseudonym() -> &'static str {
@@ -144,13 +91,9 @@ impl RequestContext {
         hop::strip(&mut headers);
         // First of all: `Vary` selects by the fields that the origin sees.
         let is_read = matches!(method, Method::GET | Method::HEAD);
-        let is_removed = |name: &str| {
-            // CGI and WSGI make one variable of `X-Host` and `X_Host`.
-            name.contains('_')
-                || name == PROXY
-                || overrides_target(name)
-                || overrides_address(name)
-                || is_read && overrides_method(name)
+        let is_removed = |name: &str| match override_of(name) {
+            Some(Override::Method) => is_read,
+            other => other.is_some(),
         };
         // One pass over the names is cheaper than a lookup of each listed name.
         let removed: SmallVec<[HeaderName; 4]> =
