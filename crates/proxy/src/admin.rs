@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `GET /` | a dashboard in HTML |
 //! | `GET /healthz` | 200 while the process runs |
-//! | `GET /readyz` | 200 while the proxy accepts requests; 503 while it drains |
+//! | `GET /readyz` | 200; 503 once the proxy is to stop |
 //! | `GET /stats` | [`ProxyStats`] in JSON |
 //! | `GET /metrics` | the same for Prometheus |
 //! | `GET /keys` | [`KeyStats`] in JSON |

@@ -183,6 +183,8 @@ pub struct ClientTimeouts {
     pub total: Option<Duration>,
     /// For requests in flight when the proxy stops.
     pub drain: Duration,
+    /// How long a proxy that stops accepts connections although it is not ready.
+    pub shutdown_delay: Duration,
 }
 
 /// Limits for clients.
@@ -216,6 +218,7 @@ impl Default for ClientTimeouts {
             idle: Duration::from_mins(1),
             total: None,
             drain: Duration::from_secs(30),
+            shutdown_delay: Duration::ZERO,
         }
     }
 }

@@ -56,7 +56,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
         mpsc::{self, RecvTimeoutError},
     },
     thread,
@@ -91,6 +91,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 pub struct Frontend {
     addresses: Vec<SocketAddr>,
     drain_timeout: Duration,
+    announces_close: Arc<AtomicBool>,
     tls: Option<Arc<TlsConfig>>,
     counters: Vec<Arc<ThreadCounters>>,
     /// Of the runtime of each thread.
@@ -164,6 +165,7 @@ impl Frontend {
         let mut frontend = Self {
             addresses: sockets.iter().map(|socket| socket.address).collect(),
             drain_timeout: settings.drain_timeout,
+            announces_close: Arc::default(),
             tls,
             counters: Vec::new(),
             workers: Vec::new(),
@@ -206,6 +208,7 @@ impl Frontend {
                 settings,
                 time,
                 counters,
+                announces_close: Arc::clone(&self.announces_close),
                 send_choice: Lock::default(),
             }),
             table,
@@ -255,6 +258,12 @@ impl Frontend {
             counts.worker_parks += worker.worker_park_count(0);
         }
         counts
+    }
+
+    /// From now on each response of HTTP/1 closes its connection, so that clients go elsewhere. New connections are accepted as
+    /// before.
+    pub fn announce_close(&self) {
+        self.announces_close.store(true, Relaxed);
     }
 
     /// Stops in good order: closes listeners and idle connections, and gives the requests in flight

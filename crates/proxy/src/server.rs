@@ -190,6 +190,26 @@ impl ProxyServer {
         Ok(())
     }
 
+    /// How long [`leave`](Self::leave) takes.
+    #[must_use]
+    pub fn shutdown_delay(&self) -> Duration {
+        self.state.proxy.router().config.timeouts.shutdown_delay
+    }
+
+    /// Makes `/readyz` answer 503, and lets each HTTP/1 response close its connection; returns after `timeouts.shutdown_delay`.
+    /// Until then load balancers that have not noticed yet can still connect.
+    pub async fn leave(&self) {
+        self.state.is_draining.store(true, Ordering::Relaxed);
+        if let Some(frontend) = &*self.state.frontend() {
+            frontend.announce_close();
+        }
+        let delay = self.shutdown_delay();
+        let time = &self.state.local;
+        if !delay.is_zero() {
+            time.sleep_until(time.now() + delay).await;
+        }
+    }
+
     /// Stops accepting connections, and returns when the requests in flight have completed or the drain timeout has
     /// passed. It blocks; the runtime of [`start`](Self::start) has to keep running, since databases need it.
     #[must_use]

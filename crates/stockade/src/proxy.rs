@@ -9,6 +9,7 @@ use std::{
 };
 
 use stockade_load::generator::ProcessLimits;
+use stockade_model::units::format_duration;
 use stockade_proxy::{
     check::{self, CheckResult},
     config::{Change, Config, ConfigError, Flags},
@@ -62,11 +63,27 @@ pub fn proxy(args: ProxyArgs) -> Result<Exit, CommandError> {
     while let SignalAction::Reload = runtime.block_on(signals.next()) {
         report_reload(&runtime.block_on(server.reload()));
     }
+    runtime.block_on(leave(&server, &mut signals));
     eprintln!("stopping: no new connections are accepted");
     // The clients of databases run on this runtime, so it continues.
     let drained = runtime.block_on(async { spawn_blocking(|| server.drain()).await.unwrap_or_default() });
     eprintln!("{} requests in progress were completed, {} aborted", drained.finished, drained.aborted);
     Ok(Exit::Done)
+}
+
+/// Waits for `timeouts.shutdown_delay`, or for a second signal to stop.
+async fn leave(server: &ProxyServer, signals: &mut Signals) {
+    let delay = server.shutdown_delay();
+    if !delay.is_zero() {
+        let delay = format_duration(delay);
+        eprintln!("not ready: new connections are accepted for {delay}, or until a second signal");
+    }
+    let second_stop = async { while let SignalAction::Reload = signals.next().await {} };
+    tokio::select! {
+        biased;
+        () = server.leave() => {}
+        () = second_stop => {}
+    }
 }
 
 /// Prints `ok`, or all problems. It can run beside the proxy that it is about.

@@ -174,6 +174,9 @@ pub(super) struct TimeoutsSection {
     pub(super) total: Option<TextValue<PositiveDurationOrNone>>,
     /// For requests in flight when the proxy stops. Default: "30s".
     pub(super) drain: Option<TextValue<DurationValue>>,
+    /// From the 503 of `/readyz` to the close of the listeners when the proxy stops: as long as load balancers take to notice. HTTP/1
+    /// responses have `Connection: close` meanwhile. Default: "0s".
+    pub(super) shutdown_delay: Option<TextValue<DurationValue>>,
 }
 
 #[derive(Default, Deserialize)]

@@ -477,7 +477,7 @@ fn log(table: LogSection, folder: &Path) -> Result<Option<LogConfig>, TomlError>
 
 fn timeouts(table: &TimeoutsSection) -> ClientTimeouts {
     let default = ClientTimeouts::default();
-    let TimeoutsSection { head, body, write, idle, total, drain } = table;
+    let TimeoutsSection { head, body, write, idle, total, drain, shutdown_delay } = table;
     ClientTimeouts {
         head: head.as_ref().map_or(default.head, |time| time.0.0),
         body: body.as_ref().map_or(default.body, |time| time.0.0),
@@ -485,6 +485,7 @@ fn timeouts(table: &TimeoutsSection) -> ClientTimeouts {
         idle: idle.as_ref().map_or(default.idle, |time| time.0.0),
         total: total.as_ref().map_or(default.total, |time| time.0.0),
         drain: drain.as_ref().map_or(default.drain, |time| time.0.0),
+        shutdown_delay: shutdown_delay.as_ref().map_or(default.shutdown_delay, |time| time.0.0),
     }
 }
 

@@ -72,6 +72,7 @@ impl Config {
                 "idle": time(timeouts.idle),
                 "total": time_or_none(timeouts.total),
                 "drain": time(timeouts.drain),
+                "shutdown_delay": time(timeouts.shutdown_delay),
             },
             "bounds": {
                 "head_bytes": bounds.head_bytes,

@@ -138,8 +138,9 @@ fn prepare<B: Body, R: ResponseRecord>(
         *response.status_mut() = StatusCode::BAD_GATEWAY;
     }
     let is_http2 = guard.stream.is_some();
-    if !is_http2 && guard.connection.is_in_body() {
-        // The handler did not wait for the request body; the rest of it is not awaited either.
+    let announces_close = guard.connection.thread.announces_close.load(Relaxed);
+    if !is_http2 && (announces_close || guard.connection.is_in_body()) {
+        // If the handler did not wait for the request body, the rest of it is not awaited either.
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     // hyper omits the body of a response to HEAD in HTTP/1 only.

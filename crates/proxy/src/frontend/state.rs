@@ -54,6 +54,8 @@ pub(super) struct ThreadContext {
     pub(super) settings: Arc<FrontendSettings>,
     pub(super) time: Live,
     pub(super) counters: Arc<ThreadCounters>,
+    /// True if the responses of HTTP/1 close their connections.
+    pub(super) announces_close: Arc<AtomicBool>,
     pub(super) send_choice: Lock<SendChoice>,
 }
 

@@ -273,6 +273,7 @@ mod tests {
             settings: Arc::new(FrontendSettings::default()),
             time: Live::new(),
             counters: Arc::new(ThreadCounters::default()),
+            announces_close: Arc::default(),
             send_choice: Lock::default(),
         });
         let connection = ConnectionState::new(thread);

@@ -33,6 +33,7 @@ impl Table {
                 settings,
                 time: time.clone(),
                 counters,
+                announces_close: Arc::default(),
                 send_choice: Lock::default(),
             })
         });

@@ -47,6 +47,29 @@ fn drain_closes_idle_and_finishes_busy_connections() {
 }
 
 #[test]
+fn announced_close_accepts_connections_and_ends_each_with_its_response() {
+    let (frontend, handler) = start(FrontendSettings::default());
+    let address = frontend.addresses()[0];
+    let (mut kept, mut busy) = (connect(address), connect(address));
+    send(&mut kept, GET);
+    let (head, _) = read_response(&mut kept);
+    assert!(!head.contains("connection: close"), "{head}");
+    send(&mut busy, GET_HELD);
+    wait_for_counts(&frontend, |counts| counts.in_flight == 1);
+    frontend.announce_close();
+    send(&mut kept, GET);
+    let mut new = connect(address);
+    send(&mut new, GET);
+    handler.release(1);
+    for tcp in [&mut kept, &mut busy, &mut new] {
+        let (head, _) = read_response(tcp);
+        assert!(head.starts_with("HTTP/1.1 200 ") && head.contains("connection: close"), "{head}");
+        assert_eq!(read_to_close(tcp), "");
+    }
+    assert_eq!(frontend.drain(), DrainSummary { finished: 0, aborted: 0 });
+}
+
+#[test]
 fn drain_aborts_requests_after_its_timeout() {
     let (frontend, _) = start(FrontendSettings { drain_timeout: SHORT, ..FrontendSettings::default() });
     let mut busy = connect(frontend.addresses()[0]);

@@ -116,6 +116,35 @@ fn sigterm_completes_requests_in_flight() {
 }
 
 #[test]
+fn proxy_that_is_not_ready_accepts_connections_until_its_delay_ends() {
+    let sandbox = Sandbox::new();
+    let origin = Running::origin(&sandbox, &["-", "--listen", "0"], super::RECIPE);
+    let url = format!("http://{}", origin.listens("http"));
+    for (delay, signals) in [("1h", 2), ("1ms", 1)] {
+        let timeouts = format!("timeouts = {{ shutdown_delay = \"{delay}\" }}");
+        let config = config_without_log(&sandbox, &url, &timeouts);
+        let (proxy, address, admin) = super::start_proxy(&sandbox, &config, &[]);
+        proxy.signal(Signal::TERM);
+        let notice =
+            format!("not ready: new connections are accepted for {delay}, or until a second signal\n");
+        assert_eq!(proxy.stderr_line(), notice);
+        if signals == 2 {
+            assert_eq!(super::admin_request(admin, "GET", "/readyz", "").status, 503);
+            let request = "GET /news HTTP/1.1\r\nHost: origin\r\n\r\n";
+            let response = super::send_request(address, request);
+            assert_eq!(
+                (response.status, response.header("connection")),
+                (200, Some("close")),
+                "{response:?}"
+            );
+            proxy.signal(Signal::TERM);
+        }
+        assert_eq!(proxy.stderr_line(), "stopping: no new connections are accepted\n");
+        assert_eq!(proxy.ended().code, 0);
+    }
+}
+
+#[test]
 fn requests_slower_than_the_drain_timeout_are_aborted() {
     let sandbox = Sandbox::new();
     let origin = Running::origin(&sandbox, &["-", "--listen", "0"], super::RECIPE);
