@@ -232,7 +232,8 @@ impl Default for ClientBounds {
             headers: 100,
             body_bytes: 64 << 20,
             connections,
-            connections_per_client: connections,
+            // Above an eighth of all, from which on others may take a client's connections.
+            connections_per_client: 2_000,
             client_rate: None,
             client_prefix: ClientPrefix::default(),
             streams: 250,

@@ -23,6 +23,9 @@
 //! If there is none, a new plain connection gets a 503 and a new encrypted one is closed. When file descriptors run out,
 //! connections are closed in the same order, and the thread pauses before it accepts again.
 //!
+//! **Requests of HTTP/2** count with their memory: 64 KiB for each connection of the limit, of which a client may have an eighth. Beyond
+//! that a request gets a 503. A client at [`FrontendSettings::connections_per_client_max`] loses its own longest idle connection.
+//!
 //! **Rejected requests.** hyper frames requests. It normalises some heads before a handler sees them (`Content-Length`
 //! beside `Transfer-Encoding`, repeated lengths, lines that end in a bare LF): `scan` reads the same bytes and rejects
 //! those. [`head`] checks the rest. A rejected request is the last one of its connection. The proxy forwards parsed
@@ -40,6 +43,7 @@ pub mod head;
 mod http2;
 mod listener;
 mod proxy_protocol;
+mod request_memory;
 mod response;
 mod scan;
 mod send_choice;
@@ -68,6 +72,7 @@ use tokio::{runtime, sync::watch};
 
 use counts::ThreadCounters;
 use listener::{BoundSocket, ListenerKind};
+use request_memory::RequestMemory;
 use state::ThreadContext;
 use table::ConnectionTable;
 use tls::TlsConfig;
@@ -92,6 +97,7 @@ pub struct Frontend {
     addresses: Vec<SocketAddr>,
     drain_timeout: Duration,
     announces_close: Arc<AtomicBool>,
+    requests: Arc<RequestMemory>,
     tls: Option<Arc<TlsConfig>>,
     counters: Vec<Arc<ThreadCounters>>,
     /// Of the runtime of each thread.
@@ -166,6 +172,7 @@ impl Frontend {
             addresses: sockets.iter().map(|socket| socket.address).collect(),
             drain_timeout: settings.drain_timeout,
             announces_close: Arc::default(),
+            requests: Arc::default(),
             tls,
             counters: Vec::new(),
             workers: Vec::new(),
@@ -209,6 +216,7 @@ impl Frontend {
                 time,
                 counters,
                 announces_close: Arc::clone(&self.announces_close),
+                requests: Arc::clone(&self.requests),
                 send_choice: Lock::default(),
             }),
             table,

@@ -191,7 +191,7 @@ pub(super) struct BoundsSection {
     pub(super) body: Option<TextValue<SizeValue>>,
     /// Concurrent connections. Default: 10000.
     pub(super) connections: Option<Connections>,
-    /// Concurrent connections of one client; see `client_prefix`. Default: as many as `connections`.
+    /// Concurrent connections of one client; see `client_prefix`. Default: 2000, at most `connections`.
     pub(super) connections_per_client: Option<Connections>,
     /// Request rate of one client, such as "100/s" or "1000/m", or "none". Beyond it: 429. Default: "none".
     pub(super) requests_per_client: Option<TextValue<RateOrNone>>,

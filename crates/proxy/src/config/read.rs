@@ -515,7 +515,8 @@ fn bounds(table: &BoundsSection) -> Result<ClientBounds, TomlError> {
         headers: headers.map_or(default.headers, |count| count.0),
         body_bytes: body.as_ref().map_or(default.body_bytes, |size| size.0.0),
         connections,
-        connections_per_client: connections_per_client.map_or(connections, |count| count.0),
+        connections_per_client: connections_per_client
+            .map_or(default.connections_per_client.min(connections), |count| count.0),
         client_rate: rate.map(|rate| ClientRateBound::new(rate, burst)),
         client_prefix: ClientPrefix {
             ipv4_bits: client_prefix.ipv4.map_or(default.client_prefix.ipv4_bits, |count| bits(count.0)),

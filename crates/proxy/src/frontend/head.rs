@@ -24,7 +24,7 @@ impl Rejection {
         Self { status: StatusCode::BAD_REQUEST, reason }
     }
 
-    const fn new(status: StatusCode, reason: &'static str) -> Self {
+    pub(super) const fn new(status: StatusCode, reason: &'static str) -> Self {
         Self { status, reason }
     }
 }

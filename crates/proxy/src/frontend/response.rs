@@ -27,8 +27,12 @@ use super::{
     counts::increment,
     handler::{Handler, HandlerResponse, PendingHandler, RefusedRequest, ResponseRecord, SentBody},
     head::{self, Rejection},
+    request_memory::request_bytes,
     state::{ConnectionContext, ConnectionInfo, RequestGuard},
 };
+
+const TOO_MANY_REQUESTS: Rejection =
+    Rejection::new(StatusCode::SERVICE_UNAVAILABLE, "too many requests of this client are in progress");
 
 pin_project! {
     /// The handler's body, or the text of a rejection.
@@ -98,7 +102,7 @@ pub(super) fn respond<H: Handler>(
     connection: &ConnectionContext<H>,
     request: Request<Incoming>,
     number: u64,
-    guard: RequestGuard,
+    mut guard: RequestGuard,
 ) -> ResponseFuture<H::Body, H::Record> {
     let thread = &connection.state.thread;
     let scanned = if guard.stream.is_some() { Ok(()) } else { connection.state.check_scanned(number) };
@@ -107,6 +111,13 @@ pub(super) fn respond<H: Handler>(
     let checked = scanned
         .and_then(|()| head::check(&request, thread.settings.headers_max))
         .and_then(|()| head::check_scheme(&request, is_tls, is_trusted_proxy));
+    let checked = checked.and_then(|()| {
+        if guard.stream.is_some() {
+            let charge = connection.state.try_charge(request_bytes(&request));
+            guard.charge = Some(charge.ok_or(TOO_MANY_REQUESTS)?);
+        }
+        Ok(())
+    });
     if let Err(rejection) = checked {
         increment(&thread.counters.malformed);
         let Rejection { status, reason } = rejection;

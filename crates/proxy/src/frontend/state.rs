@@ -24,6 +24,7 @@ use super::{
     counts::{CloseReason, ThreadCounters, increment},
     deadline::{WaitStarts, deadline, shortest_timeout},
     head::Rejection,
+    request_memory::{RequestCharge, RequestMemory},
     scan::FramingScanner,
     send_choice::SendChoice,
     settings::FrontendSettings,
@@ -54,6 +55,8 @@ pub(super) struct ThreadContext {
     pub(super) settings: Arc<FrontendSettings>,
     pub(super) time: Live,
     pub(super) counters: Arc<ThreadCounters>,
+    /// Of all threads.
+    pub(super) requests: Arc<RequestMemory>,
     /// True if the responses of HTTP/1 close their connections.
     pub(super) announces_close: Arc<AtomicBool>,
     pub(super) send_choice: Lock<SendChoice>,
@@ -72,6 +75,8 @@ pub(super) struct ConnectionState {
     pub(super) thread: Arc<ThreadContext>,
     /// Empty for a trusted proxy, and until the header of the PROXY protocol is there.
     pub(super) client: OnceLock<ClientNetwork>,
+    /// Of all connections of `client`.
+    pub(super) client_requests: OnceLock<Arc<RequestMemory>>,
     /// The index in the connection table of its thread.
     pub(super) slot: AtomicUsize,
     /// When the connection was accepted, or the last response ended.
@@ -114,6 +119,8 @@ pub(super) enum CloseRequest {
 pub(super) struct RequestGuard {
     pub(super) connection: Arc<ConnectionState>,
     pub(super) stream: Option<Arc<Http2Stream>>,
+    /// Of a request of HTTP/2.
+    pub(super) charge: Option<RequestCharge>,
     pub(super) is_complete: bool,
 }
 
@@ -135,6 +142,7 @@ impl ConnectionState {
         Arc::new(Self {
             thread,
             client: OnceLock::new(),
+            client_requests: OnceLock::new(),
             slot: AtomicUsize::new(0),
             idle_since: now,
             head_since: none(),
@@ -215,7 +223,13 @@ impl ConnectionState {
         if stream.is_none() && self.thread.settings.total_timeout.is_some() {
             self.request_since.store(self.now(), Relaxed);
         }
-        (number, RequestGuard { connection: Arc::clone(self), stream, is_complete: false })
+        (number, RequestGuard { connection: Arc::clone(self), stream, charge: None, is_complete: false })
+    }
+
+    /// Counts the memory of a request of HTTP/2. `None`: its client, or all of them, have too many in flight.
+    pub(super) fn try_charge(&self, bytes: usize) -> Option<RequestCharge> {
+        let max = self.thread.settings.connections_max;
+        RequestCharge::try_new(bytes, &self.thread.requests, self.client_requests.get(), max)
     }
 
     /// Checks that the scanner accepted the head of an HTTP/1 request.

@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use super::{
     client::ClientNetwork,
     counts::increment,
+    request_memory::RequestMemory,
     settings::FrontendSettings,
     state::{CloseRequest, ConnectionState},
 };
@@ -22,7 +23,7 @@ use crate::locks::{Guard, Lock};
 /// An eviction compares this many connections of a thread.
 const EVICTION_SAMPLE: usize = 64;
 /// A client with more than this part of all connections is greedy, and loses those that wait for it to others' new ones.
-const GREEDY_SHARE: usize = 8;
+pub(super) const GREEDY_SHARE: usize = 8;
 
 fn is_greedy(connections: usize, connections_max: usize) -> bool {
     connections > connections_max / GREEDY_SHARE
@@ -31,8 +32,14 @@ fn is_greedy(connections: usize, connections_max: usize) -> bool {
 #[derive(Debug)]
 pub(super) struct ConnectionTable {
     open: AtomicUsize,
-    clients: Lock<HashMap<ClientNetwork, usize>>,
+    clients: Lock<HashMap<ClientNetwork, ClientEntry>>,
     threads: Vec<ThreadConnections>,
+}
+
+#[derive(Debug, Default)]
+struct ClientEntry {
+    connections: usize,
+    requests: Arc<RequestMemory>,
 }
 
 /// The connections of one thread.
@@ -69,20 +76,20 @@ impl ConnectionTable {
         self.open.load(Relaxed) >= max
     }
 
-    fn clients(&self) -> Guard<'_, HashMap<ClientNetwork, usize>> {
+    fn clients(&self) -> Guard<'_, HashMap<ClientNetwork, ClientEntry>> {
         self.clients.lock()
     }
 
     /// The open connections of a client.
     pub(super) fn count(&self, client: ClientNetwork) -> usize {
-        self.clients().get(&client).copied().unwrap_or(0)
+        self.clients().get(&client).map_or(0, |entry| entry.connections)
     }
 
     fn forget(&self, client: ClientNetwork) {
-        if let Entry::Occupied(mut count) = self.clients().entry(client) {
-            *count.get_mut() -= 1;
-            if *count.get() == 0 {
-                count.remove();
+        if let Entry::Occupied(mut entry) = self.clients().entry(client) {
+            entry.get_mut().connections -= 1;
+            if entry.get().connections == 0 {
+                entry.remove();
             }
         }
     }
@@ -112,6 +119,16 @@ impl ConnectionTable {
         true
     }
 
+    /// Requests that an idle connection of `client` close for another one of it. False: there is none in a sample.
+    pub(super) fn evict_of(&self, thread: usize, client: ClientNetwork) -> bool {
+        let (others, from) = self.threads.split_at(thread);
+        let idle = |connection: &ConnectionState| {
+            connection.evictable_since().filter(|_| connection.client.get() == Some(&client))
+        };
+        let victim = from.iter().chain(others).find_map(|thread| thread.list().longest_since(idle));
+        victim.inspect(|victim| victim.request_close(CloseRequest::Graceful)).is_some()
+    }
+
     /// Of this thread before those of others: an idle connection of a client that has more than its share of
     /// `connections_max`, or one that waits for such a client. Then, unless the newcomer has more than its share: an idle one
     /// of any client, or one that waits for a trusted proxy.
@@ -123,7 +140,8 @@ impl ConnectionTable {
     ) -> Option<(Arc<ConnectionState>, CloseRequest)> {
         let (others, from) = self.threads.split_at(thread);
         let clients = self.clients();
-        let is_greedy = |client| clients.get(&client).is_some_and(|count| is_greedy(*count, connections_max));
+        let is_greedy =
+            |client| clients.get(&client).is_some_and(|entry| is_greedy(entry.connections, connections_max));
         let of_greedy =
             |connection: &ConnectionState| connection.client.get().is_some_and(|client| is_greedy(*client));
         let of_no_client = |connection: &ConnectionState| connection.client.get().is_none();
@@ -207,11 +225,12 @@ impl ConnectionSlot {
     /// Counts the connection as one of `client`, once. Returns how many it has now.
     pub(super) fn set_client(&self, client: ClientNetwork) -> usize {
         let mut clients = self.table.clients();
-        let count = clients.entry(client).or_default();
+        let entry = clients.entry(client).or_default();
         if self.connection.client.set(client).is_ok() {
-            *count += 1;
+            entry.connections += 1;
+            let _ = self.connection.client_requests.set(Arc::clone(&entry.requests));
         }
-        *count
+        entry.connections
     }
 }
 
@@ -274,6 +293,7 @@ mod tests {
             time: Live::new(),
             counters: Arc::new(ThreadCounters::default()),
             announces_close: Arc::default(),
+            requests: Arc::default(),
             send_choice: Lock::default(),
         });
         let connection = ConnectionState::new(thread);

@@ -149,7 +149,10 @@ impl<H: Handler> FrontendWorker<H> {
         }
         let client = (!is_trusted).then(|| ClientNetwork::of(remote.ip(), settings.client_prefix));
         let is_full = table.is_full(settings.connections_max);
-        if client.is_some_and(|client| table.count(client) >= settings.connections_per_client_max)
+        let has_too_many = |client: ClientNetwork| {
+            table.count(client) >= settings.connections_per_client_max && !table.evict_of(*number, client)
+        };
+        if client.is_some_and(has_too_many)
             || is_full && !table.evict(*number, settings.connections_max, client)
         {
             increment(&counters.refused);

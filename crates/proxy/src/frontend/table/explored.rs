@@ -34,6 +34,7 @@ impl Table {
                 time: time.clone(),
                 counters,
                 announces_close: Arc::default(),
+                requests: Arc::default(),
                 send_choice: Lock::default(),
             })
         });

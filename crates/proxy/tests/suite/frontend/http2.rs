@@ -317,3 +317,26 @@ fn drain_finishes_streams_after_goaway() {
     assert_eq!(body, b"held");
     assert_eq!(drained.join().expect("the thread does not panic"), DrainSummary { finished: 1, aborted: 0 });
 }
+
+/// 64 KiB for each of eight connections, of which one client may have an eighth: three requests of more than 16 KiB.
+#[test]
+fn waiting_requests_of_one_client_take_a_bounded_share_of_memory() {
+    let (frontend, handler) = start(FrontendSettings { connections_max: 8, ..FrontendSettings::default() });
+    let mut clients = [open(&frontend, &[]), open(&frontend, &[])];
+    for stream in [1, 3, 5] {
+        send(&mut clients[0], &get(stream, "/held"));
+    }
+    wait_for_counts(&frontend, |counts| counts.in_flight == 3);
+    // On another connection of the same client.
+    send(&mut clients[1], &get(1, "/refused"));
+    let refused = next_frame(&mut clients[1]).expect("a response");
+    assert_eq!((refused.kind, refused.stream), (HEADERS, 1));
+    wait_for_counts(&frontend, |counts| counts.in_flight == 3);
+    handler.release(3);
+    wait_for_counts(&frontend, |counts| counts.in_flight == 0);
+    send(&mut clients[1], &get(3, "/accepted"));
+    wait_for_counts(&frontend, |counts| (counts.requests, counts.in_flight) == (5, 0));
+    let requests = handler.requests();
+    assert!(!requests.iter().any(|request| request.contains("/refused")), "{requests:?}");
+    assert!(requests.last().is_some_and(|request| request.contains("/accepted")), "{requests:?}");
+}

@@ -51,6 +51,26 @@ fn longest_idle_connection_is_evicted() {
 }
 
 #[test]
+fn client_with_too_many_connections_loses_its_longest_idle_one() {
+    let settings = FrontendSettings { connections_per_client_max: 2, ..FrontendSettings::default() };
+    let (frontend, handler) = start(settings);
+    let (mut first, mut second) = (open_idle(&frontend), open_idle(&frontend));
+    let mut third = open_idle(&frontend);
+    assert_eq!(first.read(&mut [0]).ok(), Some(0));
+    for tcp in [&mut second, &mut third] {
+        send(tcp, GET_HELD);
+    }
+    wait_for_counts(&frontend, |counts| counts.in_flight == 2);
+    let mut refused = connect(frontend.addresses()[0]);
+    send(&mut refused, GET);
+    assert_eq!(status(&read_to_close(&mut refused)), "503");
+    handler.release(2);
+    for tcp in [&mut second, &mut third] {
+        assert_eq!(read_response(tcp).1, "held");
+    }
+}
+
+#[test]
 fn without_an_idle_connection_new_ones_get_503() {
     let (frontend, handler) = start(FrontendSettings { connections_max: 2, ..FrontendSettings::default() });
     let mut busy: Vec<_> = (0..2).map(|_| connect(frontend.addresses()[0])).collect();
