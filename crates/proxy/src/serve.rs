@@ -5,6 +5,7 @@
 //!    |-- GET -----------> lookup: hit, stale, miss, coalesced, fallback ---- selected? --> reply
 //!    |                       |                          `- other variant: lookup under its key
 //!    |                       `- not shared: load without coalescing -------------> reply or pass through
+//!    |-- GET, content --> origin -----------------------------------------------------> pass through
 //!    |-- HEAD ----------> stored and fresh --------------------------------------------> reply
 //!    `-- other methods -> origin; invalidates the URLs that it may change -----> pass through
 //! ```
@@ -59,6 +60,7 @@ use http::{
     request::Parts,
     uri::{Authority, PathAndQuery},
 };
+use http_body::Body;
 use http_body_util::BodyExt;
 use stockade_cache::{RedisTier, SharedTier, Strategy};
 use stockade_model::{outcome::Outcome, seed::Seed, time::Runtime};
@@ -297,7 +299,7 @@ impl Handler for Proxy {
         let (context, ready) = match route {
             Ok(route) => {
                 let context = Arc::new(RequestContext::new(head, key, client, route));
-                let hit = try_hit(&context);
+                let hit = if body.is_end_stream() { try_hit(&context) } else { None };
                 (context, hit)
             }
             Err(refusal) => {
@@ -344,7 +346,7 @@ fn refusal(status: StatusCode, text: &str) -> Reply {
 
 async fn serve(
     context: &Arc<RequestContext>,
-    body: ClientBody,
+    mut body: ClientBody,
     runtime: &LocalRuntime,
     router: &Arc<ArcSwap<Router>>,
 ) -> Reply {
@@ -356,7 +358,10 @@ async fn serve(
         return Reply::text(StatusCode::OK, "the request may not be forwarded", cache_status);
     }
     match context.method {
-        Method::GET if context.directives.no_store => forward(context, body, Forward::Bypass).await,
+        // Content is not part of the key. Origins that read it answer by it; others take it for the next request.
+        Method::GET if context.directives.no_store || body.has_content().await => {
+            forward(context, body, Forward::Bypass).await
+        }
         Method::GET => serve_get(context, runtime).await,
         Method::HEAD => serve_head(context, body).await,
         _ if context.method.as_str() == purge_method::PURGE => purge_method::serve(context, &router.load()),

@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    future::Future,
+    future::{Future, poll_fn},
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
@@ -41,6 +41,8 @@ pub enum ClientBodyError {
 struct BoundedBody {
     incoming: Incoming,
     thread: Arc<ThreadContext>,
+    /// Read by [`ClientBody::has_content`].
+    first: Option<Bytes>,
     bytes_left: u64,
     /// For the whole body.
     deadline: Time,
@@ -81,6 +83,7 @@ impl ClientBody {
         let is_too_large = incoming.size_hint().lower() > settings.body_bytes_max;
         Self(Some(Box::new(BoundedBody {
             incoming,
+            first: None,
             bytes_left: settings.body_bytes_max,
             deadline: thread.time.now() + settings.body_timeout,
             thread: Arc::clone(thread),
@@ -90,6 +93,26 @@ impl ClientBody {
             timer: Mutex::default(),
             error: is_too_large.then_some(ClientBodyError::TooLarge),
         })))
+    }
+
+    /// Reads the first byte of the body, which stays part of it, or its end. An error counts as content: the next read returns it.
+    ///
+    /// Chunks and frames of HTTP/2 do not show beforehand if there are bytes in them.
+    pub async fn has_content(&mut self) -> bool {
+        let Some(body) = &mut self.0 else { return false };
+        while body.error.is_none() && body.first.is_none() {
+            match poll_fn(|cx| body.poll_frame(cx)).await {
+                Some(frame) => {
+                    body.first =
+                        frame.ok().and_then(|frame| frame.into_data().ok()).filter(|data| !data.is_empty())
+                }
+                None => {
+                    self.0 = None;
+                    return false;
+                }
+            }
+        }
+        true
     }
 }
 
@@ -110,16 +133,24 @@ impl Body for ClientBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.as_ref().is_none_or(|body| body.error.is_none() && body.incoming.is_end_stream())
+        self.0
+            .as_ref()
+            .is_none_or(|body| body.error.is_none() && body.first.is_none() && body.incoming.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.0.as_ref().map_or_else(|| SizeHint::with_exact(0), |body| body.incoming.size_hint())
+        let Some(body) = &self.0 else { return SizeHint::with_exact(0) };
+        let first = body.first.as_ref().map_or(0, |first| first.len() as u64);
+        let rest = body.incoming.size_hint().exact();
+        rest.map(|rest| SizeHint::with_exact(first + rest)).unwrap_or_default()
     }
 }
 
 impl BoundedBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ClientBodyError>>> {
+        if let Some(first) = self.first.take() {
+            return Poll::Ready(Some(Ok(Frame::data(first))));
+        }
         loop {
             if let Some(error) = self.error {
                 return Poll::Ready(Some(Err(error)));

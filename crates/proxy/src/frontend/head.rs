@@ -9,7 +9,7 @@ use http::{
 use http_body::Body;
 use memchr::memchr_iter;
 
-use crate::policy::host::is_host;
+use crate::policy::{hop::asks_for_websocket, host::is_host};
 
 /// The response to a request that the handler never sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,14 +45,18 @@ pub fn check<B: Body>(request: &Request<B>, headers_max: usize) -> Result<(), Re
     if *request.method() == Method::TRACE {
         return Err(Rejection::new(StatusCode::METHOD_NOT_ALLOWED, "TRACE is not supported"));
     }
+    // The field has no meaning in other versions (RFC 9110, 7.8; RFC 9113, 8.2.2).
+    if request.version() == Version::HTTP_11 && asks_for_websocket(headers) {
+        return Err(Rejection::new(StatusCode::NOT_IMPLEMENTED, "WebSocket is not supported"));
+    }
     check_target(request)?;
     check_host(request)?;
     // An HTTP/1 request without a body has no framing fields: hyper has checked.
     if request.body().is_end_stream() && request.version() < Version::HTTP_2 {
         return Ok(());
     }
-    if *request.method() == Method::HEAD && request.version() < Version::HTTP_2 {
-        // Content of a HEAD has no meaning, and may be a smuggled request (RFC 9110, 9.3.2). Frames of HTTP/2 are unambiguous.
+    if *request.method() == Method::HEAD && !request.body().is_end_stream() {
+        // Content of a HEAD has no meaning, and may be a smuggled request (RFC 9110, 9.3.2).
         return Err(Rejection::bad_request("a HEAD request has content"));
     }
     check_framing(headers, request.version())?;

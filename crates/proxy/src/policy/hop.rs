@@ -7,7 +7,7 @@ use http::{
     header::{
         AGE, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
         CONTENT_TYPE, COOKIE, DATE, ETAG, EXPIRES, HOST, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH,
-        IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED, MAX_FORWARDS, RANGE, SET_COOKIE, VARY, VIA,
+        IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED, MAX_FORWARDS, RANGE, SET_COOKIE, UPGRADE, VARY, VIA,
     },
 };
 use smallvec::SmallVec;
@@ -139,6 +139,17 @@ pub fn is_loop(headers: &HeaderMap, pseudonym: &str) -> bool {
         && listed(headers, &VIA).any(|hop| {
             let mut words = hop.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty());
             words.nth(1).is_some_and(|word| word.eq_ignore_ascii_case(pseudonym.as_bytes()))
+        })
+}
+
+/// True if `Upgrade` lists `websocket`. Without the upgrade an origin answers such a request with a page, which a cache could
+/// store. Other protocols are optional: the request is served in HTTP/1.
+#[must_use]
+pub fn asks_for_websocket(headers: &HeaderMap) -> bool {
+    headers.contains_key(UPGRADE)
+        && listed(headers, &UPGRADE).any(|protocol| {
+            let name = protocol.split(|byte| *byte == b'/').next().unwrap_or_default();
+            name.eq_ignore_ascii_case(b"websocket")
         })
 }
 

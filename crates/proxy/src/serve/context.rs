@@ -237,12 +237,11 @@ impl RequestContext {
         mut headers: HeaderMap,
         body: B,
     ) -> Result<Request<B>, OriginError> {
-        if body.is_end_stream() {
-            // An origin that expects a body would take the next request on the connection for it.
-            headers.remove(EXPECT);
-            if headers.get(CONTENT_LENGTH).is_some_and(|length| length != "0") {
-                headers.remove(CONTENT_LENGTH);
-            }
+        // The frontend has met the expectation. An origin that answers it with a final status may leave the body unread on the
+        // connection, and one that expects a body which is not sent takes the next request for it.
+        headers.remove(EXPECT);
+        if body.is_end_stream() && headers.get(CONTENT_LENGTH).is_some_and(|length| length != "0") {
+            headers.remove(CONTENT_LENGTH);
         }
         let mut request = Request::new(body);
         *request.method_mut() = method;

@@ -91,7 +91,8 @@ impl<B: RequestBody> Upload<B> {
         let mut buffered = BytesMut::new();
         while buffered.len() <= BUFFERED_BYTES_MAX {
             let Some(frame) = body.frame().await else {
-                return Ok(Self { prefix: Some(buffered.freeze()), rest: None, _permit: None });
+                let whole = (!buffered.is_empty()).then(|| buffered.freeze());
+                return Ok(Self { prefix: whole, rest: None, _permit: None });
             };
             let frame =
                 frame.map_err(|error| UpstreamError::RequestBody { error: Arc::from(error.into()) })?;

@@ -18,6 +18,7 @@ use tokio::{task::AbortHandle, time::Sleep};
 use super::{
     clock::UpstreamClock,
     error::UpstreamError,
+    http1::ReuseCondition,
     pool::{Http1Lease, Http2Lease},
 };
 
@@ -32,7 +33,7 @@ pub struct UpstreamBody {
 
 enum ResponseSource {
     Done,
-    Http1 { incoming: Incoming, lease: Http1Lease },
+    Http1 { incoming: Incoming, lease: Http1Lease, reuse: ReuseCondition },
     Http2(Http2Body),
 }
 
@@ -61,10 +62,11 @@ impl UpstreamBody {
     pub(super) fn http1(
         incoming: Incoming,
         lease: Http1Lease,
+        reuse: ReuseCondition,
         clock: &UpstreamClock,
         idle_timeout: Duration,
     ) -> Self {
-        let mut body = Self::new(ResponseSource::Http1 { incoming, lease }, clock, idle_timeout);
+        let mut body = Self::new(ResponseSource::Http1 { incoming, lease, reuse }, clock, idle_timeout);
         body.finish_if_complete();
         body
     }
@@ -93,8 +95,11 @@ impl UpstreamBody {
 
     fn finish(&mut self) {
         match std::mem::replace(&mut self.kind, ResponseSource::Done) {
-            ResponseSource::Http1 { lease, .. } => lease.finish(self.idle_timer.idle_timeout),
-            ResponseSource::Http2(_) | ResponseSource::Done => {}
+            ResponseSource::Http1 { lease, reuse, .. } if reuse.holds() => {
+                lease.finish(self.idle_timer.idle_timeout);
+            }
+            // The drop closes the connection, or ends the stream.
+            ResponseSource::Http1 { .. } | ResponseSource::Http2(_) | ResponseSource::Done => {}
         }
     }
 }

@@ -3,10 +3,13 @@
 use std::{pin::pin, sync::Arc};
 
 use http::{
-    HeaderMap, Response, StatusCode, Version,
-    header::{CONTENT_LENGTH, TRANSFER_ENCODING},
+    HeaderMap, HeaderValue, Response, StatusCode, Version,
+    header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING},
 };
-use hyper::client::conn::http1::{Builder, SendRequest};
+use hyper::{
+    body::Incoming,
+    client::conn::http1::{Builder, SendRequest},
+};
 use hyper_util::rt::TokioIo;
 use stockade_model::time::{Runtime, Time, before};
 use tokio::task::AbortHandle;
@@ -17,7 +20,7 @@ use super::{
     core::ReusableConnection,
     error::UpstreamError,
     pool::{Connecting, ConnectionPermit, Http1Lease},
-    request::{OutgoingBody, RetryableRequest},
+    request::{OutgoingBody, RetryableRequest, UploadState},
     socket::{OriginSocket, SocketActivity},
 };
 
@@ -105,14 +108,23 @@ pub(super) async fn exchange(
     shared: &UpstreamShared,
 ) -> Result<Response<UpstreamBody>, ExchangeFailure> {
     let url = &shared.connectors[lease.endpoint].url;
-    let request = pending
+    let mut request = pending
         .request(url, shared.settings.host_header, Version::HTTP_11)
         .map_err(ExchangeFailure::fatal)?;
+    let is_last = pending.has_ignored_content();
+    if is_last {
+        // The origin does not read on. hyper closes the connection after the response.
+        request.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    let is_used = lease.is_used;
     let Some(connection) = lease.connection() else {
         return Err(ExchangeFailure::fatal(UpstreamError::closed()));
     };
     let activity = Arc::clone(&connection.activity);
     let read_before = activity.read_bytes();
+    if is_used {
+        activity.begin_request();
+    }
     let answer = connection.requests.try_send_request(request);
     let answer = match shared.await_head(pending, || activity.written_at(), answer).await {
         Ok(answer) => answer,
@@ -130,10 +142,11 @@ pub(super) async fn exchange(
             )));
         }
         Ok(answer) => {
+            let is_last = is_last || has_unexpected_body(&answer);
+            let reuse = ReuseCondition { is_last, upload: pending.upload().cloned(), activity };
             let idle_timeout = shared.settings.idle_timeout;
-            return Ok(
-                answer.map(|incoming| UpstreamBody::http1(incoming, lease, &shared.clock, idle_timeout))
-            );
+            return Ok(answer
+                .map(|incoming| UpstreamBody::http1(incoming, lease, reuse, &shared.clock, idle_timeout)));
         }
         Err(failed) => failed,
     };
@@ -142,7 +155,7 @@ pub(super) async fn exchange(
     }
     let is_answered = activity.read_bytes() > read_before;
     let error = UpstreamError::from_http1(failed.error(), is_answered);
-    let is_unsent = failed.take_message().is_some();
+    let is_unsent = failed.take_message().is_some() || activity.is_unusable();
     if failed.error().is_user() && !is_unsent {
         return Err(ExchangeFailure::fatal(UpstreamError::Unsendable {
             reason: failed.error().to_string().into(),
@@ -155,6 +168,30 @@ pub(super) async fn exchange(
         && matches!(error, UpstreamError::Closed { .. } | UpstreamError::Reset { .. });
     let retry = (is_unsent || is_stale_connection).then(|| lease.reconnect()).flatten().map(Retry::Connect);
     Err(ExchangeFailure { error, retry })
+}
+
+/// Decides at the end of a response if its connection takes another request.
+pub(super) struct ReuseCondition {
+    is_last: bool,
+    /// `None`: the request has no body.
+    upload: Option<Arc<UploadState>>,
+    activity: Arc<SocketActivity>,
+}
+
+impl ReuseCondition {
+    /// False if the response has ended before its request was sent: the origin may take the rest for another request.
+    pub(super) fn holds(&self) -> bool {
+        let is_sent = |upload: &Arc<UploadState>| upload.has_ended() && !self.activity.is_write_blocked();
+        !self.is_last && self.upload.as_ref().is_none_or(is_sent)
+    }
+}
+
+/// True if a response without a body announces one (RFC 9110, 8.6; RFC 9112, 6.1): it may follow, and look like the next response.
+fn has_unexpected_body(answer: &Response<Incoming>) -> bool {
+    let is_empty = |length: &HeaderValue| length == "0";
+    answer.status() == StatusCode::NO_CONTENT
+        && (answer.headers().contains_key(TRANSFER_ENCODING)
+            || answer.headers().get(CONTENT_LENGTH).is_some_and(|length| !is_empty(length)))
 }
 
 /// False for a coding other than `chunked`, and for a coding beside a length: other parsers may end the body elsewhere

@@ -139,6 +139,18 @@ impl RetryableRequest {
         self.head.method == Method::HEAD
     }
 
+    /// True if the method gives content no meaning, and there is some (RFC 9110, 9.3; RFC 5789). An origin may leave it unread, and
+    /// then takes it for the next request on the connection: one that the client wrote, whose response another client gets.
+    pub(super) fn has_ignored_content(&self) -> bool {
+        let has_meaning = matches!(self.head.method, Method::POST | Method::PUT | Method::PATCH);
+        self.upload.is_some() && !has_meaning
+    }
+
+    /// `None`: no body.
+    pub(super) fn upload(&self) -> Option<&Arc<UploadState>> {
+        self.upload.as_ref()
+    }
+
     /// The error of the client's body, if that is the cause.
     pub(super) fn failure(&self) -> Option<UpstreamError> {
         let error = self.upload.as_ref()?.failed.get()?;
@@ -157,7 +169,7 @@ impl RetryableRequest {
         let late = UpstreamError::HeadTimeout { after: head };
         let Some(upload) = &self.upload else { return (sent.max(written) + head, late) };
         let moved = Time::from_nanos(upload.progress_at.load(Relaxed)).max(sent).max(written);
-        if upload.has_ended.load(Relaxed) {
+        if upload.has_ended() {
             return (moved + head, late);
         }
         if upload.is_waiting_for_client.load(Relaxed) {
@@ -170,6 +182,11 @@ impl RetryableRequest {
 impl UploadState {
     fn body(&self) -> MutexGuard<'_, Option<UnsyncBoxBody<Bytes, BoxError>>> {
         self.body.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True if a connection has taken the last byte of the body.
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended.load(Relaxed)
     }
 
     fn record_progress(&self) {

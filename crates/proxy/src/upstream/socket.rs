@@ -5,11 +5,15 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     task::{Context, Poll, ready},
 };
 
+use rustix::{
+    io::Errno,
+    net::{RecvFlags, recv},
+};
 use stockade_model::time::{Runtime, Time};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -35,6 +39,12 @@ pub(super) struct SocketActivity {
     read_bytes: AtomicU64,
     /// In nanoseconds of the clock.
     written_at: AtomicU64,
+    /// The peer takes no more bytes, and some wait for it.
+    is_write_blocked: AtomicBool,
+    /// The next write begins a request on a connection that was idle.
+    begins_request: AtomicBool,
+    /// A request was not written, because bytes or the end of the connection had arrived before it.
+    is_unusable: AtomicBool,
 }
 
 impl SocketActivity {
@@ -45,6 +55,20 @@ impl SocketActivity {
     /// When the peer last took bytes.
     pub(super) fn written_at(&self) -> Time {
         Time::from_nanos(self.written_at.load(Relaxed))
+    }
+
+    pub(super) fn is_write_blocked(&self) -> bool {
+        self.is_write_blocked.load(Relaxed)
+    }
+
+    /// Before a request on a connection that was idle: its first write fails if anything has arrived meanwhile.
+    pub(super) fn begin_request(&self) {
+        self.begins_request.store(true, Relaxed);
+    }
+
+    /// True if no byte of that request has been written.
+    pub(super) fn is_unusable(&self) -> bool {
+        self.is_unusable.load(Relaxed)
     }
 }
 
@@ -61,7 +85,27 @@ impl OriginSocket {
         Arc::clone(&self.activity)
     }
 
+    /// Fails if an idle connection has become readable: the origin has closed it, or sends what no request has asked for. The
+    /// kernel knows before the runtime does.
+    fn check_idle(&self) -> io::Result<()> {
+        if !self.activity.begins_request.swap(false, Relaxed) {
+            return Ok(());
+        }
+        let tcp = match &self.socket {
+            SocketKind::Plain(tcp) => tcp,
+            SocketKind::Encrypted(tls) => tls.get_ref().0,
+        };
+        match recv(tcp, &mut [0_u8; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+            Err(Errno::AGAIN) => Ok(()),
+            _ => {
+                self.activity.is_unusable.store(true, Relaxed);
+                Err(io::ErrorKind::NotConnected.into())
+            }
+        }
+    }
+
     fn record_write(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        self.activity.is_write_blocked.store(written.is_pending(), Relaxed);
         let bytes = ready!(written)?;
         self.activity.written_at.store(self.clock.now().as_nanos(), Relaxed);
         Poll::Ready(Ok(bytes))
@@ -99,6 +143,7 @@ impl AsyncRead for OriginSocket {
 
 impl AsyncWrite for OriginSocket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.check_idle()?;
         let written = self.socket.write().poll_write(cx, bytes);
         self.record_write(written)
     }
@@ -108,6 +153,7 @@ impl AsyncWrite for OriginSocket {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.check_idle()?;
         let written = self.socket.write().poll_write_vectored(cx, slices);
         self.record_write(written)
     }

@@ -5,4 +5,5 @@ mod endpoints;
 mod faults;
 mod http2;
 mod requests;
+mod reuse;
 mod support;

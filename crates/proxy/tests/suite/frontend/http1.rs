@@ -74,6 +74,20 @@ fn continue_is_sent_when_the_handler_reads_the_body() {
 }
 
 #[test]
+fn upgrades_that_no_client_depends_on_are_ignored() {
+    let (frontend, _) = start(FrontendSettings::default());
+    for request in [
+        "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings, close\r\nUpgrade: h2c\r\nHTTP2-Settings: x\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nUpgrade: TLS/1.0, not-websocket\r\n\r\n",
+        // The field has no meaning in HTTP/1.0.
+        "GET / HTTP/1.0\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+    ] {
+        let response = exchange(frontend.addresses()[0], request.as_bytes());
+        assert!(response.contains(" 200 OK\r\n"), "{request}: {response}");
+    }
+}
+
+#[test]
 fn response_to_head_has_no_body() {
     let (frontend, _) = start(FrontendSettings::default());
     let response =

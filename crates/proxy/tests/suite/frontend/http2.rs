@@ -121,6 +121,24 @@ fn decode_number(value: &[u8]) -> u16 {
 }
 
 #[test]
+fn head_with_content_is_rejected() {
+    let (frontend, handler) = start(FrontendSettings::default());
+    let fields = [(":method", "HEAD"), (":scheme", "http"), (":path", "/"), (":authority", "a")];
+    let fields: Vec<u8> = fields.iter().flat_map(|(name, value)| field(name, value)).collect();
+    let content = b"GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
+    for (flags, data, expected) in [(4, Some(&content[..]), 400), (4, Some(b""), 400), (5, None, 200)] {
+        let mut tcp = open(&frontend, &[]);
+        send(&mut tcp, &frame(HEADERS, flags, 1, &fields));
+        if let Some(data) = data {
+            send(&mut tcp, &frame(DATA, 1, 1, data));
+        }
+        let response = next_frame(&mut tcp).expect("a response");
+        assert_eq!(status(&response), expected, "{data:?}");
+    }
+    assert_eq!(handler.requests(), ["HEAD http://a/ 0"]);
+}
+
+#[test]
 fn http2_is_spoken_with_prior_knowledge() {
     let (frontend, handler) = start(FrontendSettings::default());
     let mut tcp = open(&frontend, &[]);

@@ -481,6 +481,16 @@ impl Http2 {
         self.send("GET", path, fields).await
     }
 
+    /// Sends a request whose body is not announced, in one frame of its own.
+    pub async fn send_content(&self, method: &str, path: &str, content: &str) -> Stream {
+        let mut requests = with_timeout(self.0.clone().ready()).await.expect("a stream");
+        let request = http::Request::builder().method(method).uri(format!("http://a{path}")).body(());
+        let (answer, mut body) = requests.send_request(request.expect("a request"), false).expect("a stream");
+        body.send_data(bytes::Bytes::copy_from_slice(content.as_bytes()), true).expect("an open stream");
+        let (head, body) = with_timeout(answer).await.expect("an answer").into_parts();
+        Stream { head, body }
+    }
+
     pub async fn send(&self, method: &str, path: &str, fields: &[(&str, &str)]) -> Stream {
         let mut requests = with_timeout(self.0.clone().ready()).await.expect("a stream");
         let request = http::Request::builder().method(method).uri(format!("http://a{path}"));
