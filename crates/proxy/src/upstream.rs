@@ -138,8 +138,9 @@ impl Upstream {
     /// Sends a request and waits for the response head. The path is relative to the origin's URL. Fields are passed on in
     /// both directions except `Host`: the caller removes hop-by-hop fields.
     ///
-    /// A request is sent again only if the origin has not processed it, or if a reused connection turns out to be closed, the
-    /// method is idempotent and none of the body has been sent. Dropping the future aborts the request.
+    /// A request is sent again only if the origin has not processed it, or if a reused connection turns out to be closed and the
+    /// method is idempotent; and if none of its body has been sent, or the body is not longer than 64 KiB. Dropping the future
+    /// aborts the request.
     ///
     /// # Panics
     /// Outside a tokio runtime with I/O and time.
@@ -163,6 +164,7 @@ impl Upstream {
             };
             checkout = match answer {
                 Ok(answer) => {
+                    pending.drop_kept();
                     shared.pool.succeed(endpoint);
                     return Ok(answer);
                 }

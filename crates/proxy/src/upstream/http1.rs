@@ -166,7 +166,8 @@ pub(super) async fn exchange(
         && !is_answered
         && pending.is_repeatable()
         && matches!(error, UpstreamError::Closed { .. } | UpstreamError::Reset { .. });
-    let retry = (is_unsent || is_stale_connection).then(|| lease.reconnect()).flatten().map(Retry::Connect);
+    let may_be_resent = is_unsent && pending.is_whole() || is_stale_connection;
+    let retry = may_be_resent.then(|| lease.reconnect()).flatten().map(Retry::Connect);
     Err(ExchangeFailure { error, retry })
 }
 

@@ -30,7 +30,7 @@ use super::{
     pool::{Connecting, Http2Lease, PoolMembership},
     request::{OutgoingBody, RetryableRequest},
     settings::UpstreamSettings,
-    socket::{OriginSocket, SocketActivity},
+    socket::OriginSocket,
 };
 
 /// Flow-control window of a stream: bytes in flight before the reader takes them.
@@ -44,7 +44,6 @@ pub(super) struct Http2Sender(Arc<Http2Handle>);
 
 struct Http2Handle {
     requests: SendRequest<Bytes>,
-    activity: Arc<SocketActivity>,
     check_liveness: Arc<Notify>,
     released: Arc<Notify>,
 }
@@ -70,7 +69,6 @@ pub(super) async fn open(
     deadline: Time,
     shared: &UpstreamShared,
 ) -> Result<Http2Lease, (UpstreamError, Connecting)> {
-    let activity = socket.activity();
     let late = shared.connectors[connecting.endpoint].timeout_error();
     let (requests, mut connection, streams_max) =
         match before(&shared.clock, deadline, handshake(socket, shared)).await {
@@ -93,7 +91,7 @@ pub(super) async fn open(
     };
     let stream = connecting.stream(
         id,
-        Http2Sender(Arc::new(Http2Handle { requests, activity, check_liveness, released })),
+        Http2Sender(Arc::new(Http2Handle { requests, check_liveness, released })),
         streams_max,
     );
     shared.clock.spawn(watch.run(connection, shared.clock.now() + shared.settings.keep_alive));
@@ -239,8 +237,6 @@ pub(super) async fn exchange(
         head.headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
     }
     let has_ended = outgoing.is_end_stream();
-    let activity = Arc::clone(&stream.connection.0.activity);
-    let read_before = activity.read_bytes();
     let mut requests = stream.connection.0.requests.clone();
     let sent = match requests.send_request(http::Request::from_parts(head, ()), has_ended) {
         Ok(sent) => sent,
@@ -269,10 +265,7 @@ pub(super) async fn exchange(
             Err(ExchangeFailure::fatal(UpstreamError::HeadTooLarge))
         }
         Ok(answer) => Ok(into_response(answer, stream, upload, pending, shared)),
-        Err(error) => {
-            let is_unanswered = activity.read_bytes() == read_before;
-            Err(stream_failure(&error, &stream, is_unanswered, pending))
-        }
+        Err(error) => Err(stream_failure(&error, &stream, pending)),
     }
 }
 
@@ -300,12 +293,7 @@ fn into_response(
 }
 
 /// For a stream that ended before its response head.
-fn stream_failure(
-    error: &h2::Error,
-    stream: &Http2Lease,
-    is_unanswered: bool,
-    pending: &RetryableRequest,
-) -> ExchangeFailure {
+fn stream_failure(error: &h2::Error, stream: &Http2Lease, pending: &RetryableRequest) -> ExchangeFailure {
     if let Some(body_error) = pending.failure() {
         return ExchangeFailure::fatal(body_error);
     }
@@ -321,8 +309,8 @@ fn stream_failure(
     if !is_refused && !error.is_reset() {
         stream.remove();
     }
-    // A server may close an idle connection at any time.
-    let is_stale_connection = stream.is_used && is_unanswered && error.is_io() && pending.is_repeatable();
+    // A server may close a connection at any time; other streams may have been answered on it.
+    let is_stale_connection = stream.is_used && error.is_io() && pending.is_repeatable();
     let retry = (is_stale_connection || is_unseen && pending.is_whole()).then_some(Retry::Checkout);
     ExchangeFailure { error: UpstreamError::from_http2(error, false), retry }
 }

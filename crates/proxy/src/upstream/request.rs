@@ -1,4 +1,4 @@
-//! A request that can be sent again as long as its body is unread.
+//! A request that can be sent again, as long as what was read of its body is kept.
 
 use std::{
     error::Error,
@@ -7,7 +7,7 @@ use std::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -32,10 +32,11 @@ pub(super) struct RetryableRequest {
     size: SizeHint,
 }
 
+/// As much of a body is kept until the response, to be sent again.
+const KEPT_BYTES_MAX: usize = 64 << 10;
+
 pub(super) struct UploadState {
-    /// `None` once a connection reads it.
-    body: Mutex<Option<UnsyncBoxBody<Bytes, BoxError>>>,
-    has_started: AtomicBool,
+    content: Mutex<UploadContent>,
     has_ended: AtomicBool,
     /// The last poll was pending: the client has to send more.
     is_waiting_for_client: AtomicBool,
@@ -45,11 +46,24 @@ pub(super) struct UploadState {
     clock: UpstreamClock,
 }
 
+struct UploadContent {
+    body: UnsyncBoxBody<Bytes, BoxError>,
+    /// Frames that were read.
+    frames: usize,
+    has_ended: bool,
+    /// All of these frames. `None`: they are longer than [`KEPT_BYTES_MAX`], have trailers, or are not needed any more.
+    kept: Option<Vec<Bytes>>,
+    kept_bytes: usize,
+    /// The number of the connection that reads.
+    attempt: u32,
+}
+
 /// The body as a connection reads it.
 pub(super) struct OutgoingBody {
     upload: Option<Arc<UploadState>>,
-    /// `None` until it is first polled.
-    body: Option<UnsyncBoxBody<Bytes, BoxError>>,
+    attempt: u32,
+    /// Frames that this connection has read.
+    frames: usize,
     size: SizeHint,
 }
 
@@ -66,8 +80,14 @@ impl RetryableRequest {
         let size = body.size_hint();
         let upload = (!body.is_end_stream()).then(|| {
             Arc::new(UploadState {
-                body: Mutex::new(Some(body.map_err(Into::into).boxed_unsync())),
-                has_started: AtomicBool::new(false),
+                content: Mutex::new(UploadContent {
+                    body: body.map_err(Into::into).boxed_unsync(),
+                    frames: 0,
+                    has_ended: false,
+                    kept: Some(Vec::new()),
+                    kept_bytes: 0,
+                    attempt: 0,
+                }),
                 has_ended: AtomicBool::new(false),
                 is_waiting_for_client: AtomicBool::new(false),
                 progress_at: AtomicU64::new(clock.now().as_nanos()),
@@ -121,18 +141,26 @@ impl RetryableRequest {
         }
     }
 
+    /// The body from its beginning. Those of earlier connections end.
     fn outgoing(&self) -> OutgoingBody {
-        OutgoingBody { upload: self.upload.clone(), body: None, size: self.size }
+        let attempt = self.upload.as_ref().map_or(0, |upload| upload.begin_attempt());
+        OutgoingBody { upload: self.upload.clone(), attempt, frames: 0, size: self.size }
     }
 
-    /// True if it may be sent again although the origin may have processed it.
+    /// True if it may be sent again although the origin may have processed it (RFC 9110, 9.2.2).
     pub(super) fn is_repeatable(&self) -> bool {
         self.head.method.is_idempotent() && self.is_whole()
     }
 
-    /// True if none of its body has been sent.
+    /// True if none of its body has been read, or all that was read is kept.
     pub(super) fn is_whole(&self) -> bool {
-        self.upload.as_ref().is_none_or(|upload| !upload.has_started.load(Relaxed))
+        self.upload.as_ref().is_none_or(|upload| upload.content().kept.is_some())
+    }
+
+    /// It is not sent again.
+    pub(super) fn drop_kept(&self) {
+        let kept = self.upload.as_ref().map(|upload| upload.content().kept.take());
+        drop(kept);
     }
 
     pub(super) fn is_head(&self) -> bool {
@@ -180,8 +208,15 @@ impl RetryableRequest {
 }
 
 impl UploadState {
-    fn body(&self) -> MutexGuard<'_, Option<UnsyncBoxBody<Bytes, BoxError>>> {
-        self.body.lock().unwrap_or_else(PoisonError::into_inner)
+    fn content(&self) -> MutexGuard<'_, UploadContent> {
+        self.content.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin_attempt(&self) -> u32 {
+        let mut content = self.content();
+        content.attempt += 1;
+        self.has_ended.store(false, Relaxed);
+        content.attempt
     }
 
     /// True if a connection has taken the last byte of the body.
@@ -210,26 +245,16 @@ impl Body for OutgoingBody {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = &mut *self;
         let Some(upload) = &this.upload else { return Poll::Ready(None) };
-        let body = match &mut this.body {
-            Some(body) => body,
-            None => {
-                upload.has_started.store(true, Relaxed);
-                match upload.body().take() {
-                    Some(body) => this.body.insert(body),
-                    None => return Poll::Ready(Some(Err("the body has already been read".into()))),
-                }
-            }
-        };
-        let polled = Pin::new(body).poll_frame(cx);
+        let mut content = upload.content();
+        if content.attempt != this.attempt {
+            return Poll::Ready(Some(Err("the request is sent on another connection".into())));
+        }
+        let polled = content.poll_frame(this.frames, cx);
         upload.is_waiting_for_client.store(polled.is_pending(), Relaxed);
         let Poll::Ready(frame) = polled else { return Poll::Pending };
         upload.record_progress();
-        let has_ended = match &frame {
-            None => true,
-            Some(Ok(_)) => this.body.as_ref().is_some_and(Body::is_end_stream),
-            Some(Err(_)) => false,
-        };
-        if has_ended {
+        this.frames += usize::from(frame.is_some());
+        if content.has_ended && this.frames >= content.frames {
             upload.has_ended.store(true, Relaxed);
         }
         Poll::Ready(frame.map(|frame| {
@@ -242,14 +267,55 @@ impl Body for OutgoingBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        match (&self.upload, &self.body) {
-            (None, _) => true,
-            (_, Some(body)) => body.is_end_stream(),
-            _ => false,
-        }
+        self.upload.as_ref().is_none_or(|upload| {
+            let content = upload.content();
+            content.has_ended && self.frames >= content.frames
+        })
     }
 
+    /// Of the whole body.
     fn size_hint(&self) -> SizeHint {
-        self.body.as_ref().map_or_else(|| self.size, Body::size_hint)
+        self.size
+    }
+}
+
+impl UploadContent {
+    /// The frame at this index: kept, or the next one of the body.
+    fn poll_frame(
+        &mut self,
+        index: usize,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        if index < self.frames {
+            let kept = self.kept.as_ref().and_then(|kept| kept.get(index).cloned());
+            let frame = kept.map(Frame::data).ok_or_else(|| "the body has already been read".into());
+            return Poll::Ready(Some(frame));
+        }
+        if self.has_ended {
+            return Poll::Ready(None);
+        }
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        match &frame {
+            Some(Ok(frame)) => {
+                self.frames += 1;
+                self.keep(frame);
+                self.has_ended = self.body.is_end_stream();
+            }
+            Some(Err(_)) => self.kept = None,
+            None => self.has_ended = true,
+        }
+        Poll::Ready(frame)
+    }
+
+    /// Keeps the bytes of a frame, which the connection shares.
+    fn keep(&mut self, frame: &Frame<Bytes>) {
+        let Some(kept) = &mut self.kept else { return };
+        match frame.data_ref().filter(|data| self.kept_bytes + data.len() <= KEPT_BYTES_MAX) {
+            Some(data) => {
+                self.kept_bytes += data.len();
+                kept.push(data.clone());
+            }
+            None => self.kept = None,
+        }
     }
 }

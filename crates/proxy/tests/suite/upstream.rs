@@ -4,6 +4,7 @@ mod connections;
 mod endpoints;
 mod faults;
 mod http2;
+mod nginx;
 mod requests;
 mod reuse;
 mod support;

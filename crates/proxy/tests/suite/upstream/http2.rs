@@ -12,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use futures_util::future::join_all;
 use h2::{Reason, server::SendResponse};
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::{Body as _, Frame};
 use http_body_util::{BodyExt, Full, StreamBody, channel::Channel};
 use hyper::{body::Incoming, server::conn::http2::Builder, service::service_fn};
@@ -160,6 +160,48 @@ async fn refused_stream_is_retried_for_any_method() {
         }
     }
     assert_eq!((seen.load(SeqCst), stub.accepted()), (5, 2));
+}
+
+#[tokio::test]
+async fn content_of_a_refused_stream_is_sent_again() {
+    let stub = Stub::start(|_, tcp| {
+        serve_streams(tcp, |n, request, mut respond, _| {
+            if n.is_multiple_of(2) {
+                return respond.send_reset(Reason::REFUSED_STREAM);
+            }
+            drop(Handle::current().spawn(async move {
+                let (mut body, mut read) = (request.into_body(), Vec::new());
+                while let Some(Ok(data)) = body.data().await {
+                    read.extend_from_slice(&data);
+                    body.flow_control().release_capacity(data.len()).expect("an open stream");
+                }
+                let mut sending = respond.send_response(Response::new(()), false).expect("a stream");
+                sending.send_data(read.into(), true).expect("a stream");
+            }));
+        })
+    })
+    .await;
+    let upstream = upstream(http2(&stub));
+    let kept = vec![b'a'; 64 << 10];
+    for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
+        for bytes in [1, 20_000, kept.len()] {
+            let content = Bytes::copy_from_slice(&kept[..bytes]);
+            // In one part, and in several of an unknown size.
+            let parts: Vec<_> = content.chunks(30_000).map(Bytes::copy_from_slice).collect();
+            let parts = parts.into_iter().map(|part| Ok::<_, Infallible>(Frame::data(part)));
+            let streamed = StreamBody::new(futures_util::stream::iter(parts));
+            for body in [Full::new(content.clone()).boxed(), BodyExt::boxed(streamed)] {
+                let request = Request::builder().method(&method).uri("/").body(body).expect("a request");
+                let answer = with_timeout(upstream.send(request)).await.expect("an answer");
+                assert!(whole(answer).await.expect("all") == content, "{method} {bytes}");
+            }
+        }
+    }
+    // More is not kept.
+    let request = Request::post("/").body(Full::new(Bytes::from(vec![b'a'; (64 << 10) + 1])));
+    let error = with_timeout(upstream.send(request.expect("a request"))).await.expect_err("a reset");
+    assert!(matches!(error, UpstreamError::Reset { .. }), "{error:?}");
+    assert_eq!(stub.accepted(), 1);
 }
 
 #[tokio::test]

@@ -175,7 +175,9 @@ fn behind_the_runtime(
 
 #[tokio::test]
 async fn idle_connection_is_checked_before_its_use() {
-    for method in [Method::GET, Method::POST] {
+    for (method, content) in
+        [(Method::GET, ""), (Method::POST, ""), (Method::POST, "content"), (Method::PATCH, "content")]
+    {
         for sends in ["", EVIL] {
             let (go, may_act) = mpsc::channel::<()>();
             let (kept, keeps) = mpsc::channel::<()>();
@@ -192,7 +194,8 @@ async fn idle_connection_is_checked_before_its_use() {
             assert_eq!(upstream.status().idle, 1);
             go.send(()).expect("an origin");
             is_done.recv().expect("an origin");
-            let answer = with_timeout(upstream.send(with_content(&method, ""))).await.expect("an answer");
+            let answer =
+                with_timeout(upstream.send(with_content(&method, content))).await.expect("an answer");
             assert_eq!(whole(answer).await.expect("all"), "hello", "{method} {sends}");
             let head = heads.recv().expect("a head");
             assert!(head.starts_with(method.as_str()), "{head}");

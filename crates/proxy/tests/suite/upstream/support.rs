@@ -180,3 +180,10 @@ pub async fn whole(answer: Response<UpstreamBody>) -> Result<Bytes, UpstreamErro
 pub async fn fetch(upstream: &Upstream, path: &str) -> Result<Bytes, UpstreamError> {
     whole(with_timeout(upstream.send(get(path))).await?).await
 }
+
+/// Yields until this much time has passed.
+pub async fn elapse(time: Duration) {
+    let clock = Live::new();
+    let end = clock.now() + time;
+    until(|| clock.now() >= end).await;
+}
