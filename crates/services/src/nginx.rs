@@ -3,11 +3,10 @@
 use std::{
     ffi::OsString,
     fs,
-    net::{Ipv4Addr, TcpStream},
     path::{Path, PathBuf},
 };
 
-use crate::{RunningServer, ServiceError, certificate, server::is_a_server};
+use crate::{RunningServer, ServiceError, certificate, process::accepts, server::is_a_server};
 
 /// The path on Debian, which is often not in `PATH`.
 const PROGRAM: &str = "/usr/sbin/nginx";
@@ -93,11 +92,7 @@ impl NginxServer {
             "-e".into(),
             "stderr".into(),
         ];
-        let is_ready = |port| match TcpStream::connect((Ipv4Addr::LOCALHOST, port)) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(error.to_string()),
-        };
-        self.server.start("KILL", &command, is_ready)
+        self.server.start("KILL", &command, accepts)
     }
 
     /// `http://127.0.0.1:PORT`, or `https://localhost:PORT` with TLS.

@@ -4,8 +4,8 @@ use std::{
     env,
     ffi::OsStr,
     fs,
-    io::{BufRead, BufReader},
-    net::{Ipv4Addr, TcpListener},
+    io::{BufRead, BufReader, Write as _},
+    net::{Ipv4Addr, TcpListener, TcpStream},
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
@@ -123,6 +123,28 @@ impl Drop for Folder {
     }
 }
 
+/// Succeeds if a server accepts connections.
+pub(crate) fn accepts(port: u16) -> Result<(), String> {
+    TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map(drop).map_err(|error| error.to_string())
+}
+
+/// Succeeds if a server responds to an HTTP request, with any status.
+pub(crate) fn serves_http(port: u16) -> Result<(), String> {
+    let ask = || -> std::io::Result<String> {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        write!(stream, "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line)?;
+        Ok(line)
+    };
+    match ask() {
+        Ok(line) if line.starts_with("HTTP/1.1 ") => Ok(()),
+        Ok(line) => Err(line),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// Runs a program to its end and returns its output.
 pub(crate) fn run(command: &mut Command) -> Result<String, ServiceError> {
     let program = command.get_program().to_string_lossy().into_owned();
@@ -214,6 +236,11 @@ impl ServerProcess {
     fn is_alive(&self) -> bool {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.server.as_raw_nonzero()));
         stat.is_ok_and(|stat| !stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')))
+    }
+
+    /// Sends the server a signal, without its children.
+    pub fn signal(&self, number: Signal) {
+        signal(self.server, number);
     }
 
     /// Suspends the server: it does not respond, and its connections stay open.

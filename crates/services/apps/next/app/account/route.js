@@ -1,0 +1,3 @@
+import { account } from "../../lib/html";
+
+export const GET = () => account();

@@ -1,0 +1,4 @@
+import { page } from "../../lib/html";
+
+export const dynamic = "force-dynamic";
+export const GET = () => page();

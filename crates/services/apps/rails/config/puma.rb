@@ -1,0 +1,7 @@
+# frozen_string_literal: true
+
+bind "tcp://127.0.0.1:#{ENV.fetch("PORT")}"
+environment "production"
+workers 2
+threads 32, 32
+persistent_timeout 1

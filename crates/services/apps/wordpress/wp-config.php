@@ -1,0 +1,23 @@
+<?php
+define('DB_NAME', 'wordpress');
+define('DB_USER', 'wordpress');
+define('DB_PASSWORD', 'a secret of tests');
+define('DB_HOST', 'localhost:' . __DIR__ . '/mysql.sock');
+define('DB_CHARSET', 'utf8mb4');
+define('DB_COLLATE', '');
+define('AUTH_KEY', 'a secret of tests 1');
+define('SECURE_AUTH_KEY', 'a secret of tests 2');
+define('LOGGED_IN_KEY', 'a secret of tests 3');
+define('NONCE_KEY', 'a secret of tests 4');
+define('AUTH_SALT', 'a secret of tests 5');
+define('SECURE_AUTH_SALT', 'a secret of tests 6');
+define('LOGGED_IN_SALT', 'a secret of tests 7');
+define('NONCE_SALT', 'a secret of tests 8');
+define('DISABLE_WP_CRON', true);
+define('WP_HTTP_BLOCK_EXTERNAL', true);
+define('WP_CONTENT_DIR', __DIR__ . '/wp-content');
+define('WP_HOME', 'http://stand.test');
+define('WP_SITEURL', 'http://stand.test');
+$table_prefix = 'wp_';
+define('ABSPATH', '/usr/share/wordpress/');
+require_once ABSPATH . 'wp-settings.php';
