@@ -215,9 +215,9 @@ struct BreakerSettings {
     min_calls: Option<u32>,
     /// How long it is open before it admits probes. Default: "5s".
     open_for: Option<TextValue<DurationValue>>,
-    /// Probes that have to succeed. Default: 3.
+    /// Probes at once, and answers after which it closes. Default: 3.
     probes: Option<u32>,
-    /// How long after the probes it takes to admit all loads again. Default: "10s".
+    /// How long it then bounds the loads in flight: to `probes` first, and one more after each answer. Default: "10s".
     ramp: Option<TextValue<DurationValue>>,
 }
 

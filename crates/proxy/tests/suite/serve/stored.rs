@@ -422,7 +422,7 @@ async fn hop_by_hop_fields_are_not_forwarded() {
         "Proxy-Connection: keep-alive",
         "Keep-Alive: 5",
         "TE: trailers",
-        "Upgrade: websocket",
+        "Upgrade: h2c",
         "X-Kept: b",
         "Content-Length: 0",
     ];
