@@ -129,6 +129,7 @@ impl Upstream {
             waiting: settings.waiting_max,
             streams: settings.streams_max,
             keep_alive: settings.keep_alive,
+            max_age: settings.max_age,
             health: settings.health.clone(),
         };
         let pool = Pool::new(limits, connectors.len(), settings.http2, settings.queue_timeout, clock.clone());

@@ -233,6 +233,12 @@ pub(super) struct OriginSection {
     /// Requests that may wait for a connection. Default: 1024.
     #[cfg_attr(feature = "schema", schemars(with = "Option<Waiting>"))]
     pub(super) waiting: Option<Spanned<Waiting>>,
+    /// Size of the head of a response; beyond it: 502. Default: "64KiB".
+    #[cfg_attr(feature = "schema", schemars(with = "Option<TextValue<HeadSize>>"))]
+    pub(super) head: Option<Spanned<TextValue<HeadSize>>>,
+    /// Fields of the head of a response; beyond it: 502. Default: 100.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<Headers>"))]
+    pub(super) headers: Option<Spanned<Headers>>,
     /// Timeouts for this origin.
     #[cfg_attr(feature = "schema", schemars(with = "Option<OriginTimeoutsSection>"))]
     pub(super) timeouts: Option<Spanned<OriginTimeoutsSection>>,
@@ -270,6 +276,8 @@ pub(super) struct OriginTimeoutsSection {
     pub(super) body: Option<TextValue<PositiveDuration>>,
     /// Before an idle connection is closed. Default: "60s".
     pub(super) idle: Option<TextValue<PositiveDuration>>,
+    /// Age of a connection after which it takes no more requests, so that changes of the name's addresses are noticed. Default: "5m".
+    pub(super) max_age: Option<TextValue<PositiveDuration>>,
 }
 
 #[derive(Default, Deserialize)]
@@ -394,8 +402,8 @@ counts! {
     Threads: 1..=1_024, "a proxy has 1 to 1,024 threads";
     /// Keys in the sample of a shadow.
     ShadowKeys: 256..=131_072, "the sample has 256 to 131,072 keys: write one of these numbers";
-    /// Headers of a request.
-    Headers: 1..=10_000, "a request may have 1 to 10,000 headers";
+    /// Headers of a request or a response.
+    Headers: 1..=10_000, "a head may have 1 to 10,000 headers";
     /// Connections of clients.
     Connections: 1..=10_000_000, "there may be 1 to 10,000,000 connections";
     /// Requests of one connection.

@@ -50,6 +50,10 @@ pub struct HttpOrigin {
     pub connections: usize,
     /// Requests that may wait for a connection.
     pub waiting: usize,
+    /// Size of the head of a response.
+    pub head_bytes: usize,
+    /// Fields of the head of a response.
+    pub headers: usize,
     pub timeouts: OriginTimeouts,
     /// Negotiated with TLS, assumed without.
     pub is_http2: bool,
@@ -68,6 +72,8 @@ pub struct OriginTimeouts {
     pub body: Duration,
     /// Before an idle connection is closed.
     pub idle: Duration,
+    /// Of a connection, after which it takes no more requests.
+    pub max_age: Duration,
 }
 
 impl OriginTimeouts {
@@ -103,6 +109,7 @@ impl Default for OriginTimeouts {
             head: Duration::from_secs(30),
             body: Duration::from_secs(30),
             idle: Duration::from_mins(1),
+            max_age: Duration::from_mins(5),
         }
     }
 }
@@ -119,6 +126,8 @@ impl Default for HttpOrigin {
             urls: Vec::new(),
             connections: 256,
             waiting: 1_024,
+            head_bytes: 64 << 10,
+            headers: 100,
             timeouts: OriginTimeouts::default(),
             is_http2: false,
             ca: None,
@@ -183,11 +192,14 @@ fn http_origin(
         urls: read,
         connections: table.connections.map_or(default.connections, |count| count.0),
         waiting: table.waiting.map_or(default.waiting, |count| count.into_inner().0),
+        head_bytes: table.head.map_or(default.head_bytes, |size| size.into_inner().0.0),
+        headers: table.headers.map_or(default.headers, |count| count.into_inner().0),
         timeouts: OriginTimeouts {
             connect: time(timeouts.connect, default.timeouts.connect),
             head: time(timeouts.head, default.timeouts.head),
             body: time(timeouts.body, default.timeouts.body),
             idle: time(timeouts.idle, default.timeouts.idle),
+            max_age: time(timeouts.max_age, default.timeouts.max_age),
         },
         is_http2: table.http2.is_some_and(Spanned::into_inner),
         ca: table.ca.map(|path| folder.join(path.into_inner())),
@@ -254,6 +266,8 @@ fn documents(urls: &[Spanned<String>], table: &OriginSection) -> Result<OriginKi
         .map_err(|error: OpenError| TomlError::new(error.to_string(), Some(url.span())))?;
     let http_only = [
         ("waiting", table.waiting.as_ref().map(Spanned::span)),
+        ("head", table.head.as_ref().map(Spanned::span)),
+        ("headers", table.headers.as_ref().map(Spanned::span)),
         ("timeouts", table.timeouts.as_ref().map(Spanned::span)),
         ("health", table.health.as_ref().map(Spanned::span)),
         ("http2", table.http2.as_ref().map(Spanned::span)),

@@ -170,7 +170,9 @@ fn origins_are_servers_or_databases() {
         urls = ["https://a.example.org/base", "https://b.example.org:8443"]
         connections = 7
         waiting = 0
-        timeouts = { connect = "1s", head = "2s", body = "3s", idle = "4s" }
+        head = "128KiB"
+        headers = 300
+        timeouts = { connect = "1s", head = "2s", body = "3s", idle = "4s", max_age = "5s" }
         health = { failures = 5, rest = "9s", path = "/healthz", successes = 3 }
         http2 = true
         ca = "ca.pem"
@@ -188,8 +190,9 @@ fn origins_are_servers_or_databases() {
     );
     let OriginKind::Http(http) = &config.origins[0].kind else { panic!("{:?}", config.origins) };
     assert_eq!(http.urls, ["https://a.example.org/base", "https://b.example.org:8443"]);
-    let times = [http.timeouts.connect, http.timeouts.head, http.timeouts.body, http.timeouts.idle];
-    assert_eq!(times, [1, 2, 3, 4].map(Duration::from_secs));
+    let OriginTimeouts { connect, head, body, idle, max_age } = http.timeouts;
+    assert_eq!([connect, head, body, idle, max_age], [1, 2, 3, 4, 5].map(Duration::from_secs));
+    assert_eq!((http.head_bytes, http.headers), (128 << 10, 300));
     assert_eq!((http.connections, http.waiting, http.is_http2), (7, 0, true));
     assert_eq!(http.ca.as_deref(), Some("/etc/ca.pem".as_ref()));
     assert_eq!(http.host_header, HostHeader::Origin);

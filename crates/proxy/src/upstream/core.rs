@@ -16,6 +16,8 @@ use super::health::{Health, HealthSettings};
 pub(super) trait ReusableConnection {
     /// As far as is known without I/O.
     fn is_open(&self) -> bool;
+
+    fn opened_at(&self) -> Time;
 }
 
 #[derive(Clone, Debug)]
@@ -24,6 +26,8 @@ pub(super) struct PoolLimits {
     pub(super) waiting: usize,
     pub(super) streams: usize,
     pub(super) keep_alive: Duration,
+    /// From the opening of a connection to its last new request.
+    pub(super) max_age: Duration,
     pub(super) health: HealthSettings,
 }
 
@@ -35,9 +39,12 @@ pub(super) struct PoolCore<One, Many, W> {
     connections: usize,
     waiting: BTreeMap<u64, W>,
     last_id: u64,
-    /// Found closed. The caller drops them after releasing the lock.
-    discarded: Vec<One>,
+    /// Found closed or too old. The caller drops them after releasing the lock.
+    discarded: Discarded<One, Many>,
 }
+
+/// Connections that are not used again.
+pub(super) type Discarded<One, Many> = (Vec<One>, Vec<Many>);
 
 struct EndpointState<One, Many> {
     /// Most recently used last.
@@ -63,6 +70,7 @@ struct SharedConnection<Many> {
     /// Concurrent streams.
     streams_max: usize,
     active: usize,
+    opened_at: Time,
     /// When the last stream ended.
     since: Time,
 }
@@ -110,7 +118,7 @@ impl<One: ReusableConnection, Many: Clone, W> PoolCore<One, Many, W> {
             connections: 0,
             waiting: BTreeMap::new(),
             last_id: 0,
-            discarded: Vec::new(),
+            discarded: (Vec::new(), Vec::new()),
         }
     }
 
@@ -134,15 +142,15 @@ impl<One: ReusableConnection, Many: Clone, W> PoolCore<One, Many, W> {
         grant
     }
 
-    /// Connections found closed since the last call.
-    pub(super) fn take_discarded(&mut self) -> Vec<One> {
+    /// Connections found closed or too old since the last call.
+    pub(super) fn take_discarded(&mut self) -> Discarded<One, Many> {
         std::mem::take(&mut self.discarded)
     }
 
     /// Closes idle connections; the others close when they become idle.
-    pub(super) fn close(&mut self) -> (Vec<One>, Vec<Many>) {
+    pub(super) fn close(&mut self) -> Discarded<One, Many> {
         self.limits.keep_alive = Duration::ZERO;
-        let (mut ones, mut many) = (self.take_discarded(), Vec::new());
+        let (mut ones, mut many) = self.take_discarded();
         for endpoint in &mut self.endpoints {
             ones.extend(endpoint.idle.drain(..).map(|idle| idle.connection));
             many.extend(endpoint.shared.drain(..).map(|shared| shared.connection));
@@ -154,11 +162,15 @@ impl<One: ReusableConnection, Many: Clone, W> PoolCore<One, Many, W> {
         let limits = &self.limits;
         let endpoint = &mut self.endpoints[n];
         while let Some(IdleConnection { id, connection, since }) = endpoint.idle.pop_back() {
-            if connection.is_open() && now - since < limits.keep_alive {
+            let is_young = now - connection.opened_at() < limits.max_age;
+            if connection.is_open() && is_young && now - since < limits.keep_alive {
                 return Some(PoolGrant::Idle { endpoint: n, id, connection });
             }
-            self.discarded.push(connection);
+            self.discarded.0.push(connection);
         }
+        // Their streams go on. A new connection resolves the origin's name again.
+        let is_old = |shared: &mut SharedConnection<Many>| now - shared.opened_at >= limits.max_age;
+        self.discarded.1.extend(endpoint.shared.extract_if(.., is_old).map(|shared| shared.connection));
         if let Some(shared) =
             endpoint.shared.iter_mut().find(|shared| shared.active < shared.streams_max.min(limits.streams))
         {
@@ -215,7 +227,10 @@ impl<One: ReusableConnection, Many: Clone, W> PoolCore<One, Many, W> {
             Some(Negotiated::Http2 { id, connection, streams_max }) => {
                 endpoint.may_share = true;
                 // The first stream is for the request that connected.
-                endpoint.shared.push(SharedConnection { id, connection, streams_max, active: 1, since: now });
+                let active = 1;
+                let shared =
+                    SharedConnection { id, connection, streams_max, active, opened_at: now, since: now };
+                endpoint.shared.push(shared);
             }
         }
     }
@@ -232,20 +247,22 @@ impl<One: ReusableConnection, Many: Clone, W> PoolCore<One, Many, W> {
         connection: One,
         now: Time,
     ) -> Option<One> {
-        if self.limits.keep_alive.is_zero() || self.endpoints[endpoint].health.is_resting(now) {
+        let is_old = now - connection.opened_at() >= self.limits.max_age;
+        if is_old || self.limits.keep_alive.is_zero() || self.endpoints[endpoint].health.is_resting(now) {
             return Some(connection);
         }
         self.endpoints[endpoint].idle.push_back(IdleConnection { id, connection, since: now });
         None
     }
 
-    /// Removes a connection that has been idle for too long; otherwise, when to check again.
+    /// Removes a connection that is idle and too old, or has been idle for too long; otherwise, when to check again.
     pub(super) fn retire(&mut self, endpoint: usize, id: u64, now: Time) -> Result<One, Time> {
         let idle = &mut self.endpoints[endpoint].idle;
         let Some(at) = idle.iter().position(|idle| idle.id == id) else {
             return Err(now + self.limits.keep_alive);
         };
-        let until = idle[at].since + self.limits.keep_alive;
+        let IdleConnection { connection, since, .. } = &idle[at];
+        let until = (*since + self.limits.keep_alive).min(connection.opened_at() + self.limits.max_age);
         match idle.remove(at) {
             Some(IdleConnection { connection, .. }) if until <= now => Ok(connection),
             kept => {
@@ -258,16 +275,18 @@ impl<One: ReusableConnection, Many: Clone, W> PoolCore<One, Many, W> {
 
     /// The same for a shared connection.
     pub(super) fn retire_shared(&mut self, endpoint: usize, id: u64, now: Time) -> Result<Many, Time> {
-        let keep_alive = self.limits.keep_alive;
+        let PoolLimits { keep_alive, max_age, .. } = self.limits;
         let shared = &mut self.endpoints[endpoint].shared;
-        match shared.iter().position(|shared| shared.id == id) {
-            Some(at) if shared[at].active == 0 && shared[at].since + keep_alive <= now => {
-                Ok(shared.remove(at).connection)
-            }
-            Some(at) if shared[at].active == 0 => Err(shared[at].since + keep_alive),
-            Some(_) => Err(now + keep_alive),
+        let Some(at) = shared.iter().position(|shared| shared.id == id) else {
             // It closes with its last stream.
-            None => Err(Time::NEVER),
+            return Err(Time::NEVER);
+        };
+        let SharedConnection { active, opened_at, since, .. } = shared[at];
+        let until = (since + keep_alive).min(opened_at + max_age);
+        match active {
+            0 if until <= now => Ok(shared.remove(at).connection),
+            0 => Err(until),
+            _ => Err(now + keep_alive),
         }
     }
 

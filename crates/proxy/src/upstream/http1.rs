@@ -30,6 +30,7 @@ pub(super) struct Http1Sender {
     /// Drives the connection, on the runtime that opened it.
     task: AbortHandle,
     permit: Option<Arc<ConnectionPermit>>,
+    opened_at: Time,
     activity: Arc<SocketActivity>,
 }
 
@@ -56,7 +57,7 @@ pub(super) async fn open(
     let first_check = if shared.settings.keep_alive.is_zero() {
         Time::NEVER
     } else {
-        clock.now() + shared.settings.keep_alive
+        clock.now() + shared.settings.keep_alive.min(shared.settings.max_age)
     };
     let task = shared.clock.spawn_abortable(async move {
         // Dropped last: the socket closes before the permit is free.
@@ -70,7 +71,8 @@ pub(super) async fn open(
             }
         }
     });
-    Ok(connecting.lease(id, Http1Sender { requests, task, permit, activity }))
+    let opened_at = shared.clock.now();
+    Ok(connecting.lease(id, Http1Sender { requests, task, permit, opened_at, activity }))
 }
 
 impl Http1Sender {
@@ -92,6 +94,10 @@ impl Http1Sender {
 impl ReusableConnection for Http1Sender {
     fn is_open(&self) -> bool {
         !self.requests.is_closed()
+    }
+
+    fn opened_at(&self) -> Time {
+        self.opened_at
     }
 }
 
@@ -228,6 +234,6 @@ pub(super) fn open_in_memory(
     };
     // Nothing but the sender's drop ends the task.
     let task = tokio::runtime::Handle::current().spawn(async {}).abort_handle();
-    let sender = Http1Sender { requests, task, permit, activity: Arc::default() };
+    let sender = Http1Sender { requests, task, permit, opened_at: Time::ZERO, activity: Arc::default() };
     (connecting.lease(id, sender), driver)
 }

@@ -94,7 +94,8 @@ pub(super) async fn open(
         Http2Sender(Arc::new(Http2Handle { requests, check_liveness, released })),
         streams_max,
     );
-    shared.clock.spawn(watch.run(connection, shared.clock.now() + shared.settings.keep_alive));
+    let first_check = shared.settings.keep_alive.min(shared.settings.max_age);
+    shared.clock.spawn(watch.run(connection, shared.clock.now() + first_check));
     Ok(stream)
 }
 

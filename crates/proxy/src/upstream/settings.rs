@@ -126,6 +126,8 @@ pub struct UpstreamSettings {
     pub idle_timeout: Duration,
     /// Idle time. Zero: one request per connection.
     pub keep_alive: Duration,
+    /// From the opening of a connection to its last new request: the next connection resolves the name again.
+    pub max_age: Duration,
     /// With TLS: if the origin negotiates it. Without: always.
     pub http2: bool,
     /// Concurrent streams of an HTTP/2 connection; the origin may allow fewer.
@@ -142,7 +144,7 @@ pub struct UpstreamSettings {
 
 impl UpstreamSettings {
     /// Defaults: 256 connections; 1,024 requests may wait for 5 s; 1 s to connect; 15 s for a head; 15 s between bytes;
-    /// idle connections stay for 50 s; HTTP/1.1; heads up to 64 KiB and 100 fields.
+    /// idle connections stay for 50 s, and all for 5 min; HTTP/1.1; heads up to 64 KiB and 100 fields.
     #[must_use]
     pub fn new(url: OriginUrl) -> Self {
         Self {
@@ -154,6 +156,7 @@ impl UpstreamSettings {
             head_timeout: Duration::from_secs(15),
             idle_timeout: Duration::from_secs(15),
             keep_alive: Duration::from_secs(50),
+            max_age: Duration::from_mins(5),
             http2: false,
             streams_max: 100,
             head_bytes_max: 64 << 10,
@@ -193,7 +196,8 @@ impl UpstreamSettings {
         {
             return wrong("probe", "the path must start with /");
         }
-        let times = [self.queue_timeout, self.connect_timeout, self.head_timeout, self.idle_timeout];
+        let times =
+            [self.queue_timeout, self.connect_timeout, self.head_timeout, self.idle_timeout, self.max_age];
         let mut times =
             times.into_iter().chain(probe.into_iter().flat_map(|probe| [probe.every, probe.timeout]));
         if times.any(|time| time.is_zero()) {

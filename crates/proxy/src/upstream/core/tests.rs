@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use super::*;
 
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
+const MAX_AGE: Duration = Duration::from_secs(300);
 const REST: Duration = Duration::from_secs(5);
 
 /// A connection of HTTP/1; the peer may have closed it.
@@ -14,11 +15,16 @@ const REST: Duration = Duration::from_secs(5);
 struct Connection {
     id: u64,
     is_open: bool,
+    opened_at: Time,
 }
 
 impl ReusableConnection for Connection {
     fn is_open(&self) -> bool {
         self.is_open
+    }
+
+    fn opened_at(&self) -> Time {
+        self.opened_at
     }
 }
 
@@ -27,7 +33,8 @@ type TestPool = PoolCore<Connection, u64, u64>;
 fn core(connections: usize, waiting: usize, endpoints: usize, may_share: bool) -> TestPool {
     let failures = NonZeroU32::new(2).expect("not zero");
     let health = HealthSettings { failures, rest: REST, probe: None };
-    let limits = PoolLimits { connections, waiting, streams: 3, keep_alive: KEEP_ALIVE, health };
+    let limits =
+        PoolLimits { connections, waiting, streams: 3, keep_alive: KEEP_ALIVE, max_age: MAX_AGE, health };
     PoolCore::new(limits, endpoints, may_share)
 }
 
@@ -36,7 +43,42 @@ fn at(seconds: u32) -> Time {
 }
 
 fn open(id: u64) -> Connection {
-    Connection { id, is_open: true }
+    Connection { id, is_open: true, opened_at: Time::ZERO }
+}
+
+#[test]
+fn old_connection_takes_no_more_requests() {
+    let mut core = core(4, 0, 1, false);
+    connect_one(&mut core, at(0));
+    core.finish_request(0);
+    assert_eq!(core.release_idle(0, 1, open(1), at(295)), None);
+    assert_eq!(core.retire(0, 1, at(299)), Err(at(300)), "before the end of the keep-alive");
+    assert_eq!(core.acquire(at(299)), Some(PoolGrant::Idle { endpoint: 0, id: 1, connection: open(1) }));
+    core.finish_request(0);
+    assert_eq!(core.release_idle(0, 1, open(1), at(300)), Some(open(1)));
+    assert_eq!(core.release_idle(0, 2, open(2), at(299)), None);
+    assert_eq!(core.acquire(at(300)), Some(PoolGrant::Connect { endpoint: 0 }));
+    assert_eq!(core.take_discarded(), (vec![open(2)], vec![]));
+    assert_eq!(core.release_idle(0, 3, open(3), at(299)), None);
+    assert_eq!(core.retire(0, 3, at(300)), Ok(open(3)));
+}
+
+#[test]
+fn streams_of_an_old_connection_end_and_no_more_begin() {
+    let mut core = core(4, 0, 1, true);
+    assert_eq!(core.acquire(at(0)), Some(PoolGrant::Connect { endpoint: 0 }));
+    core.connected(0, Some(Negotiated::Http2 { id: 7, connection: 7, streams_max: 5 }), at(0));
+    assert!(matches!(core.acquire(at(299)), Some(PoolGrant::Stream { id: 7, .. })));
+    assert_eq!(core.acquire(at(300)), Some(PoolGrant::Connect { endpoint: 0 }));
+    assert_eq!(core.take_discarded(), (vec![], vec![7]));
+    core.connected(0, Some(Negotiated::Http2 { id: 8, connection: 8, streams_max: 5 }), at(300));
+    assert_eq!(core.end_stream(0, 7, at(301)), None);
+    core.end_stream(0, 8, at(301));
+    assert_eq!(core.retire_shared(0, 8, at(301)), Err(at(311)));
+    assert!(matches!(core.acquire(at(595)), Some(PoolGrant::Stream { id: 8, .. })));
+    core.end_stream(0, 8, at(595));
+    assert_eq!(core.retire_shared(0, 8, at(595)), Err(at(600)));
+    assert_eq!(core.retire_shared(0, 8, at(600)), Ok(8));
 }
 
 /// Opens a connection of HTTP/1, which is then busy.
@@ -59,7 +101,7 @@ fn most_recently_used_connection_comes_first_and_expired_ones_are_closed() {
     assert_eq!(core.acquire(at(11)), Some(PoolGrant::Idle { endpoint: 0, id: 3, connection: open(3) }));
     // The second has been idle for ten seconds.
     assert!(matches!(core.acquire(at(12)), Some(PoolGrant::Connect { endpoint: 0 })));
-    assert_eq!(core.take_discarded(), [open(2), open(1)]);
+    assert_eq!(core.take_discarded(), (vec![open(2), open(1)], vec![]));
 }
 
 #[test]
@@ -182,7 +224,9 @@ impl Model {
     /// Closes sockets, which releases permits, and grants to waiters.
     fn serve_waiters(&mut self, core: &mut TestPool, now: Time) {
         loop {
-            for closed in core.take_discarded() {
+            let (closed, old) = core.take_discarded();
+            assert!(old.is_empty(), "no event lasts as long");
+            for closed in closed {
                 self.idle.retain(|(_, id)| *id != closed.id);
                 core.release_permit();
             }
@@ -191,7 +235,7 @@ impl Model {
                     assert_eq!(self.waiting.remove(0), waiter, "waiters are served in order");
                     self.record_grant(grant);
                 }
-                None if core.discarded.is_empty() => return,
+                None if core.discarded.0.is_empty() => return,
                 None => {}
             }
         }

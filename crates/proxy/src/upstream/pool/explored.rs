@@ -41,6 +41,7 @@ impl Origin {
             waiting: 10,
             streams: 1,
             keep_alive: Duration::from_mins(1),
+            max_age: Duration::from_mins(1),
             health: HealthSettings::default(),
         };
         let pool = Pool::new(limits, 1, false, Duration::from_mins(1), UpstreamClock::new());
