@@ -14,6 +14,7 @@ mod clock;
 mod connect;
 mod core;
 mod error;
+mod framing;
 mod health;
 mod http1;
 mod http2;

@@ -3,7 +3,7 @@
 use std::{pin::pin, sync::Arc};
 
 use http::{
-    HeaderMap, HeaderValue, Response, StatusCode, Version,
+    HeaderValue, Response, StatusCode, Version,
     header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING},
 };
 use hyper::{
@@ -19,6 +19,7 @@ use super::{
     body::UpstreamBody,
     core::ReusableConnection,
     error::UpstreamError,
+    framing::{check_codings, normalize_length},
     pool::{Connecting, ConnectionPermit, Http1Lease},
     request::{OutgoingBody, RetryableRequest, UploadState},
     socket::{OriginSocket, SocketActivity},
@@ -142,13 +143,12 @@ pub(super) async fn exchange(
                 "it switches protocols without a request to do so",
             )));
         }
-        Ok(answer) if !has_one_framing(answer.headers()) => {
-            return Err(ExchangeFailure::fatal(UpstreamError::not_http(
-                "the length of its body is ambiguous",
-            )));
-        }
-        Ok(answer) => {
+        Ok(mut answer) => {
             let is_last = is_last || has_unexpected_body(&answer);
+            let status = answer.status();
+            check_codings(answer.headers())
+                .and_then(|()| normalize_length(status, answer.headers_mut()))
+                .map_err(|reason| ExchangeFailure::fatal(UpstreamError::not_http(reason)))?;
             let reuse = ReuseCondition { is_last, upload: pending.upload().cloned(), activity };
             let idle_timeout = shared.settings.idle_timeout;
             return Ok(answer
@@ -199,15 +199,6 @@ fn has_unexpected_body(answer: &Response<Incoming>) -> bool {
     answer.status() == StatusCode::NO_CONTENT
         && (answer.headers().contains_key(TRANSFER_ENCODING)
             || answer.headers().get(CONTENT_LENGTH).is_some_and(|length| !is_empty(length)))
-}
-
-/// False for a coding other than `chunked`, and for a coding beside a length: other parsers may end the body elsewhere
-/// (RFC 9112, 6.3). hyper has checked the lengths.
-fn has_one_framing(headers: &HeaderMap) -> bool {
-    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
-    let Some(coding) = codings.next() else { return true };
-    let is_chunked = coding.as_bytes().eq_ignore_ascii_case(b"chunked");
-    is_chunked && codings.next().is_none() && !headers.contains_key(CONTENT_LENGTH)
 }
 
 /// A connection over a pipe whose other end is open, and the task that drives it until its sender is dropped. `closed` is

@@ -27,6 +27,7 @@ use super::{
     body::{Http2Body, UploadTask, UpstreamBody},
     clock::UpstreamClock,
     error::UpstreamError,
+    framing::normalize_length,
     pool::{Connecting, Http2Lease, PoolMembership},
     request::{OutgoingBody, RetryableRequest},
     settings::UpstreamSettings,
@@ -265,7 +266,12 @@ pub(super) async fn exchange(
         Ok(answer) if is_too_large(answer.headers(), &shared.settings) => {
             Err(ExchangeFailure::fatal(UpstreamError::HeadTooLarge))
         }
-        Ok(answer) => Ok(into_response(answer, stream, upload, pending, shared)),
+        Ok(mut answer) => {
+            let status = answer.status();
+            normalize_length(status, answer.headers_mut())
+                .map_err(|reason| ExchangeFailure::fatal(UpstreamError::not_http(reason)))?;
+            Ok(into_response(answer, stream, upload, pending, shared))
+        }
         Err(error) => Err(stream_failure(&error, &stream, pending)),
     }
 }
