@@ -1,7 +1,7 @@
 //! A plain or encrypted connection to an origin, and its activity.
 
 use std::{
-    io,
+    io::{self, ErrorKind},
     pin::Pin,
     sync::{
         Arc,
@@ -39,7 +39,7 @@ pub(super) struct SocketActivity {
     read_bytes: AtomicU64,
     /// In nanoseconds of the clock.
     written_at: AtomicU64,
-    /// The peer takes no more bytes, and some wait for it.
+    /// The peer takes no more bytes, and some wait for it or were lost.
     is_write_blocked: AtomicBool,
     /// The next write begins a request on a connection that was idle.
     begins_request: AtomicBool,
@@ -99,14 +99,22 @@ impl OriginSocket {
             Err(Errno::AGAIN) => Ok(()),
             _ => {
                 self.activity.is_unusable.store(true, Relaxed);
-                Err(io::ErrorKind::NotConnected.into())
+                Err(ErrorKind::NotConnected.into())
             }
         }
     }
 
-    fn record_write(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        self.activity.is_write_blocked.store(written.is_pending(), Relaxed);
-        let bytes = ready!(written)?;
+    /// A write of `length` bytes to a peer that has closed its side seems to succeed: what it sent before, such as an early 413,
+    /// is still to be read, and so is the error.
+    fn record_write(&self, length: usize, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        let is_written = matches!(written, Poll::Ready(Ok(_)));
+        self.activity.is_write_blocked.store(!is_written, Relaxed);
+        let bytes = match ready!(written) {
+            Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {
+                return Poll::Ready(Ok(length));
+            }
+            written => written?,
+        };
         self.activity.written_at.store(self.clock.now().as_nanos(), Relaxed);
         Poll::Ready(Ok(bytes))
     }
@@ -145,7 +153,7 @@ impl AsyncWrite for OriginSocket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         self.check_idle()?;
         let written = self.socket.write().poll_write(cx, bytes);
-        self.record_write(written)
+        self.record_write(bytes.len(), written)
     }
 
     fn poll_write_vectored(
@@ -155,7 +163,7 @@ impl AsyncWrite for OriginSocket {
     ) -> Poll<io::Result<usize>> {
         self.check_idle()?;
         let written = self.socket.write().poll_write_vectored(cx, slices);
-        self.record_write(written)
+        self.record_write(slices.iter().map(|slice| slice.len()).sum(), written)
     }
 
     fn is_write_vectored(&self) -> bool {
