@@ -4,13 +4,17 @@ use std::{
     future::{Future, poll_fn},
     io,
     pin::{Pin, pin},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     task::Poll,
     time::Duration,
 };
 
-use http::StatusCode;
+use http::{Request, StatusCode, Version};
 use hyper::{
+    body::Incoming,
     server::conn::{http1, http2},
     service::service_fn,
 };
@@ -33,7 +37,7 @@ use super::{
     scan::FramingScanner,
     sendfile::SendfileStream,
     state::{CloseRequest, ConnectionContext, ConnectionInfo, ConnectionState, Http2Stream},
-    stream::InspectedStream,
+    stream::{ClientStream, InspectedStream},
     table::ConnectionSlot,
     tls::TlsConfig,
 };
@@ -127,6 +131,9 @@ pub(super) async fn serve<H: Handler>(
     // Until its first byte a connection is idle, and may be evicted.
     let readable = run_guarded(&state, &mut pin!(tcp.readable()), |_| close_if_silent(&tcp, &state)).await;
     let ServeOutcome::Completed(Ok(())) = readable else { return };
+    if begins_with_letter(&tcp) {
+        return refuse_plain_text(tcp, &connection).await;
+    }
     state.set_handshaking(true);
     let mut handshake = TlsAcceptor::from(tls.current()).accept(tcp);
     match run_guarded(&state, &mut handshake, |_| state.request_close(CloseRequest::Immediate)).await {
@@ -154,6 +161,28 @@ fn close_if_silent(tcp: &TcpStream, state: &ConnectionState) {
     }
 }
 
+/// True if the client has sent a method in place of a TLS record.
+fn begins_with_letter(tcp: &TcpStream) -> bool {
+    let mut first = [0_u8; 1];
+    let peeked = rustix::net::recv(tcp, &mut first, RecvFlags::PEEK | RecvFlags::DONTWAIT);
+    peeked.is_ok_and(|(_, length)| length > 0) && first[0].is_ascii_alphabetic()
+}
+
+/// Responds to HTTP at a listener of TLS, in nginx's words.
+async fn refuse_plain_text<H: Handler>(tcp: TcpStream, context: &ConnectionContext<H>) {
+    let status = StatusCode::BAD_REQUEST;
+    let reason = "The plain HTTP request was sent to HTTPS port";
+    increment(&context.state.thread.counters.tls_failures);
+    note_unparsed(context, status, reason);
+    let text = format!("{status}: {reason}\n");
+    let response = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: text/plain\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{text}",
+        text.len()
+    );
+    let mut stream = InspectedStream::new(tcp, Vec::new(), Arc::clone(&context.state), None);
+    linger(&mut stream, &context.state, response.as_bytes()).await;
+}
+
 /// Reads until the protocol is known. Returns the bytes read, and whether it is HTTP/2.
 async fn detect_protocol(tcp: &TcpStream) -> io::Result<(Vec<u8>, bool)> {
     let mut prefix = Vec::with_capacity(PREFIX_BYTES);
@@ -171,11 +200,11 @@ async fn detect_protocol(tcp: &TcpStream) -> io::Result<(Vec<u8>, bool)> {
     }
 }
 
-async fn serve_http1<H, S>(stream: S, prefix: Vec<u8>, context: Arc<ConnectionContext<H>>)
-where
-    H: Handler,
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
+async fn serve_http1<H: Handler, S: ClientStream>(
+    stream: S,
+    prefix: Vec<u8>,
+    context: Arc<ConnectionContext<H>>,
+) {
     let state = &context.state;
     let settings = &state.thread.settings;
     let scanner = FramingScanner::new(settings.head_bytes_max);
@@ -191,13 +220,23 @@ where
     if settings.headers_max > HEADERS_FREE {
         builder.max_headers(settings.headers_max);
     }
-    let service = service_fn(|request| {
+    // A body of unknown length ends with the connection.
+    let is_http_1_0 = AtomicBool::new(false);
+    let service = service_fn(|request: Request<Incoming>| {
+        is_http_1_0.store(request.version() == Version::HTTP_10, Relaxed);
         let (number, guard) = state.begin_request(None);
         respond(&context, request, number, guard)
     });
     let mut connection = builder.serve_connection(TokioIo::new(stream), service);
     let outcome = run_guarded(state, &mut connection, http1::Connection::graceful_shutdown).await;
+    let is_cut = match &outcome {
+        ServeOutcome::Completed(result) => result.as_ref().is_err_and(hyper::Error::is_user),
+        ServeOutcome::Expired(_) | ServeOutcome::Aborted => state.has_requests_in_flight(),
+    };
     let mut stream = connection.into_parts().io.into_inner();
+    if is_cut && is_http_1_0.load(Relaxed) {
+        return stream.inner().reset_on_close();
+    }
     match outcome {
         ServeOutcome::Completed(result) => {
             let malformed = result.err().filter(hyper::Error::is_parse);

@@ -20,7 +20,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::{send_choice::SendMethod, state::ThreadContext};
+use super::{send_choice::SendMethod, state::ThreadContext, stream::ClientStream};
 use crate::body_file::{BodyFile, SENDFILE_BYTES_MIN};
 
 /// The most bytes of one `sendfile`: other connections of the thread wait meanwhile. nginx sends 2 MiB.
@@ -42,6 +42,12 @@ enum NextSlices<'a> {
         offset: u64,
         bytes: usize,
     },
+}
+
+impl ClientStream for SendfileStream {
+    fn reset_on_close(&self) {
+        self.tcp.reset_on_close();
+    }
 }
 
 impl SendfileStream {

@@ -6,9 +6,15 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use rustix::net::sockopt::set_socket_linger;
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+use tokio_rustls::server::TlsStream;
 
 use super::{head::Rejection, scan::FramingScanner, state::ConnectionState};
 
@@ -17,6 +23,24 @@ const COPY_BYTES_MAX: usize = 4_096;
 
 thread_local! {
     static COPY_BUFFER: RefCell<Vec<u8>> = RefCell::new(Vec::with_capacity(COPY_BYTES_MAX));
+}
+
+/// The stream of a connection: plain, or in TLS.
+pub(super) trait ClientStream: AsyncRead + AsyncWrite + Unpin + Send + 'static {
+    /// Makes the close of the connection a reset, if it would otherwise look like the end of a body.
+    fn reset_on_close(&self);
+}
+
+impl ClientStream for TcpStream {
+    fn reset_on_close(&self) {
+        // Fails only if the connection is closed.
+        let _ = set_socket_linger(self, Some(Duration::ZERO));
+    }
+}
+
+impl ClientStream for TlsStream<TcpStream> {
+    /// The end of TLS without `close_notify` is no end of a body (RFC 8446, 6.1).
+    fn reset_on_close(&self) {}
 }
 
 #[derive(Debug)]

@@ -192,3 +192,23 @@ fn tls_without_a_certificate_does_not_start() {
     );
     assert!(matches!(error, Err(FrontendStartError::Tls(CertificateLoadError::NotConfigured))));
 }
+
+#[test]
+fn plain_text_is_answered_in_plain_text() {
+    let (frontend, handler, _folder, _) = start_tls(|_| {});
+    for request in
+        ["GET / HTTP/1.1\r\nHost: a\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "POST / HTTP/1.0\r\n\r\n"]
+    {
+        let mut tcp = connect(frontend.addresses()[0]);
+        send(&mut tcp, request.as_bytes());
+        let response = read_to_close(&mut tcp);
+        assert!(response.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{response}");
+        assert!(response.ends_with("The plain HTTP request was sent to HTTPS port\n"), "{response}");
+    }
+    // Anything else is no HTTP.
+    let mut tcp = connect(frontend.addresses()[0]);
+    send(&mut tcp, b"\0\0\0\0\0\0\0\0");
+    assert!(!read_to_close(&mut tcp).contains("HTTP"));
+    assert!(handler.requests().is_empty());
+    wait_for_counts(&frontend, |counts| counts.tls_failures == 4 && counts.open == 0);
+}
