@@ -7,7 +7,8 @@ use http::{
     header::{
         AGE, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
         CONTENT_TYPE, COOKIE, DATE, ETAG, EXPIRES, HOST, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH,
-        IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED, MAX_FORWARDS, RANGE, SET_COOKIE, UPGRADE, VARY, VIA,
+        IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED, MAX_FORWARDS, RANGE, SET_COOKIE, TE, TRAILER, UPGRADE,
+        VARY, VIA,
     },
 };
 use smallvec::SmallVec;
@@ -78,6 +79,49 @@ fn is_hop_by_hop(name: &str) -> bool {
             | "transfer-encoding"
             | "upgrade"
     )
+}
+
+/// True if a field may stand after a body: none that a recipient needs before it, or that decides about framing, routing, credentials or
+/// caching (RFC 9110, 6.5.1).
+#[must_use]
+pub fn is_allowed_in_trailers(name: &HeaderName) -> bool {
+    let text = name.as_str();
+    let is_needed_before = matches!(
+        text,
+        "age"
+            | "alt-svc"
+            | "cache-status"
+            | "cdn-cache-control"
+            | "expect"
+            | "location"
+            | "max-forwards"
+            | "pragma"
+            | "retry-after"
+            | "strict-transport-security"
+            | "via"
+            | "www-authenticate"
+    );
+    let is_control =
+        is_hop_by_hop(text) || END_TO_END_FIELDS.contains(name) || CONDITION_FIELDS.contains(name);
+    !(is_needed_before || is_control || text.starts_with("content-") || text.starts_with("access-control-"))
+}
+
+/// True if the client takes trailers (RFC 9110, 10.1.4).
+#[must_use]
+pub fn takes_trailers(request: &HeaderMap) -> bool {
+    request.contains_key(TE) && listed(request, &TE).any(|coding| coding.eq_ignore_ascii_case(b"trailers"))
+}
+
+/// The names that the response announces for its trailers, without those that are not passed on. HTTP/1 sends no others.
+#[must_use]
+pub fn announced_trailers(response: &HeaderMap) -> Option<HeaderValue> {
+    if !response.contains_key(TRAILER) {
+        return None;
+    }
+    let names = listed(response, &TRAILER).take(OPTIONS_MAX);
+    let names = names.filter_map(|name| HeaderName::from_bytes(name).ok()).filter(is_allowed_in_trailers);
+    let names: Vec<String> = names.map(|name| name.as_str().to_owned()).collect();
+    HeaderValue::try_from(names.join(", ")).ok().filter(|value| !value.is_empty())
 }
 
 /// Does not hash the name if the head is empty.
@@ -239,6 +283,23 @@ mod tests {
         assert_eq!(names(&request), ["accept"]);
         assert_eq!(conditions.len(), 7);
         assert_eq!(conditions.get_all(IF_NONE_MATCH).iter().collect::<Vec<_>>(), ["*", "\"a\""]);
+    }
+
+    #[test]
+    fn trailers_are_passed_on_without_fields_that_belong_before_the_body() {
+        let announced = |value: &'static str| announced_trailers(&head(&[("trailer", value)]));
+        assert_eq!(announced("X-T, Server-Timing"), Some(HeaderValue::from_static("x-t, server-timing")));
+        assert_eq!(
+            announced("Set-Cookie, Content-Length, Cache-Control, X-T"),
+            Some(HeaderValue::from_static("x-t"))
+        );
+        assert_eq!(announced("Transfer-Encoding, Host, Age, b b"), None);
+        for (value, expected) in
+            [("trailers", true), ("gzip, Trailers", true), ("gzip", false), ("trailers;q=1", false)]
+        {
+            assert_eq!(takes_trailers(&head(&[("te", value)])), expected, "{value}");
+        }
+        assert!(!takes_trailers(&HeaderMap::new()) && announced_trailers(&HeaderMap::new()).is_none());
     }
 
     #[test]

@@ -38,6 +38,10 @@ use crate::{
     upstream::UpstreamError,
 };
 
+/// The `Trailer` field of a response that is passed on to a client which takes trailers: an extension of the response.
+#[derive(Clone)]
+pub struct AnnouncedTrailers(pub HeaderValue);
+
 /// This process's unique name in `Via`; a request that already carries it is in a loop.
 pub fn pseudonym() -> &'static str {
     static PSEUDONYM: OnceLock<String> = OnceLock::new();
@@ -67,6 +71,7 @@ pub struct RequestContext {
     pub directives: RequestDirectives,
     pub client: RequestClient,
     pub route: Arc<Route>,
+    takes_trailers: bool,
     private: Mutex<PrivateParts>,
 }
 
@@ -88,6 +93,7 @@ impl RequestContext {
     #[must_use]
     pub fn new(head: Parts, key: CacheKey, client: RequestClient, route: Arc<Route>) -> Self {
         let Parts { method, version, mut headers, .. } = head;
+        let takes_trailers = hop::takes_trailers(&headers);
         hop::strip(&mut headers);
         // First of all: `Vary` selects by the fields that the origin sees.
         let is_read = matches!(method, Method::GET | Method::HEAD);
@@ -106,7 +112,8 @@ impl RequestContext {
             ClientDirectives::Obey => RequestDirectives::read(&headers),
             ClientDirectives::Ignore => RequestDirectives::default(),
         };
-        Self { method, version, headers, key, directives, client, route, private: Mutex::default() }
+        let private = Mutex::default();
+        Self { method, version, headers, key, directives, client, route, takes_trailers, private }
     }
 
     #[must_use]
@@ -259,7 +266,13 @@ impl RequestContext {
         request: Request<B>,
     ) -> Result<Response<FetchedBody>, OriginError> {
         let started = system_now();
-        let result = self.route.origin.send(request).await;
+        let mut result = self.route.origin.send(request).await;
+        if let Ok(response) = &mut result
+            && self.takes_trailers
+            && let Some(names) = hop::announced_trailers(response.headers())
+        {
+            response.extensions_mut().insert(AnnouncedTrailers(names));
+        }
         let status = result.as_ref().ok().map(|response| response.status().as_u16());
         let ended_at = system_now();
         let took = ended_at.duration_since(started).unwrap_or_default();

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 
-use crate::upstream::UpstreamBody;
+use crate::{policy::hop, upstream::UpstreamBody};
 
 #[derive(Debug)]
 pub enum FetchedBody {
@@ -68,6 +68,17 @@ impl FetchedBody {
     }
 }
 
+/// Trailers without the fields that are not passed on.
+fn with_allowed_trailers(frame: Frame<Bytes>) -> Frame<Bytes> {
+    match frame.into_trailers() {
+        Ok(trailers) => {
+            let allowed = trailers.iter().filter(|(name, _)| hop::is_allowed_in_trailers(name));
+            Frame::trailers(allowed.map(|(name, value)| (name.clone(), value.clone())).collect())
+        }
+        Err(frame) => frame,
+    }
+}
+
 impl Body for FetchedBody {
     type Data = Bytes;
     type Error = io::Error;
@@ -78,7 +89,7 @@ impl Body for FetchedBody {
                 mark.set(false);
                 let frame = ready!(Pin::new(&mut *body).poll_frame(cx));
                 mark.set(matches!(frame, Some(Ok(_))) && !body.is_end_stream());
-                Poll::Ready(frame.map(|frame| frame.map_err(io::Error::other)))
+                Poll::Ready(frame.map(|frame| frame.map(with_allowed_trailers).map_err(io::Error::other)))
             }
             Self::Document(body) => Pin::new(body)
                 .poll_frame(cx)

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use http::{Response, StatusCode, Version};
+use http::{Response, StatusCode, Version, header::TRAILER};
 use stockade_cache::{CallPermit, Error, Invalidation};
 use stockade_model::outcome::Outcome;
 
 use super::{
-    context::{RequestContext, pseudonym},
+    context::{AnnouncedTrailers, RequestContext, pseudonym},
     fetch::is_failure,
     fetched_body::FetchedBody,
     origin::RequestBody,
@@ -142,6 +142,9 @@ pub fn pass_through(response: Response<FetchedBody>, cache_status: CacheStatus) 
     let mut response = response.map(|body| ReplyBody::Fetched(Box::new(body)));
     hop::add_via(response.headers_mut(), Version::HTTP_11, pseudonym());
     hop::supply_date(response.headers_mut(), system_now());
+    if let Some(AnnouncedTrailers(names)) = response.extensions_mut().remove() {
+        response.headers_mut().insert(TRAILER, names);
+    }
     Reply::new(response, cache_status)
 }
 

@@ -6,7 +6,10 @@ use std::sync::{
 };
 
 use stockade_proxy::{admin::BreakerStatus, server::ProxyServer};
-use tokio::{io::AsyncWriteExt, sync::Semaphore};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    sync::Semaphore,
+};
 
 use crate::serve::support::*;
 
@@ -454,4 +457,147 @@ async fn error_response_hides_the_origin_address() {
     let answer = get(&proxy, "/").await;
     assert_eq!((answer.status(), answer.outcome()), (502, "error"), "{:?}", answer.head);
     assert!(!answer.text().contains(&address) && !answer.text().contains("127.0.0.1"), "{}", answer.text());
+}
+
+/// HTTP/1.0 has no chunks: the end of the connection is the end of the body, so a cut one ends in a reset.
+#[tokio::test]
+async fn cut_body_of_http_1_0_ends_in_a_reset() {
+    for (end, is_whole) in [("0\r\n\r\n", true), ("", false), ("zz\r\n", false)] {
+        for fields in ["Cache-Control: max-age=60", "Cache-Control: no-store"] {
+            let origin = Origin::start(move |_, line| {
+                let head = format!("HTTP/1.1 200 OK\r\n{fields}\r\nTransfer-Encoding: chunked\r\n\r\n");
+                write_then(line, format!("{head}5\r\nhello\r\n{end}").into_bytes(), Ending::Close)
+            })
+            .await;
+            let proxy = proxy(&origin).await;
+            let mut client = Client::connect(&proxy).await;
+            client.write("GET / HTTP/1.0\r\nHost: a\r\n\r\n").await;
+            let head = client.head_to("GET").await.expect("an answer");
+            let mut body = Vec::new();
+            let end = with_timeout(client.0.read_to_end(&mut body)).await;
+            assert_eq!((head.status, head.field("transfer-encoding")), (200, None));
+            assert_eq!(
+                (String::from_utf8_lossy(&body).as_ref(), end.is_ok()),
+                ("hello", is_whole),
+                "{fields}"
+            );
+        }
+    }
+}
+
+/// RFC 9112, 6.3: after an unknown final coding the body ends with the connection. The field is one of the connection.
+#[tokio::test]
+async fn body_in_an_unknown_transfer_coding_ends_with_the_connection() {
+    let origin = Origin::start(|received, line| {
+        let coding = &received.target()[1..];
+        let head =
+            format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nTransfer-Encoding: {coding}\r\n\r\n");
+        write_then(line, format!("{head}hello").into_bytes(), Ending::Close)
+    })
+    .await;
+    let proxy = proxy(&origin).await;
+    for outcome in ["miss", "hit"] {
+        let answer = get(&proxy, "/unknown").await;
+        assert_eq!((answer.status(), answer.outcome()), (200, outcome));
+        let coding = answer.field("transfer-encoding");
+        assert!(coding.is_none_or(|coding| coding == "chunked"), "{:?}", answer.head);
+        answer.assert_body(b"hello");
+    }
+    for refused in ["gzip", "chunked,chunked", "xchunked"] {
+        assert_eq!(get(&proxy, &format!("/{refused}")).await.status(), 502, "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn equal_lengths_reach_the_client_as_one() {
+    for (lines, expected) in [
+        ("Content-Length: 5, 5\r\n", Some("5")),
+        ("Content-Length: 5\r\nContent-Length: 5\r\n", Some("5")),
+        ("Content-Length: 5, 4\r\n", None),
+    ] {
+        let origin = Origin::responding(move |received| {
+            let body = if received.method() == "HEAD" { "" } else { "hello" };
+            format!("HTTP/1.1 200 OK\r\nCache-Control: no-store\r\n{lines}\r\n{body}").into_bytes()
+        })
+        .await;
+        let proxy = proxy(&origin).await;
+        for method in ["GET", "HEAD"] {
+            let answer = send(&proxy, method, "/", &[]).await;
+            assert_eq!(answer.status(), if expected.is_some() { 200 } else { 502 }, "{method} {lines}");
+            let found = answer.head.text.to_ascii_lowercase().matches("content-length").count();
+            assert!(
+                expected.is_none() || found == 1 && answer.field("content-length") == expected,
+                "{:?}",
+                answer.head
+            );
+        }
+    }
+}
+
+/// The origin answers before it has read the body, and closes: what is on its way then turns the close into a reset.
+#[tokio::test]
+async fn early_response_of_the_origin_reaches_the_client() {
+    let origin = Origin::start(|_, line| {
+        let answer = sized("413 Content Too Large", &["Connection: close"], b"too large");
+        write_then(line, answer, Ending::Close)
+    })
+    .await;
+    let proxy = proxy(&origin).await;
+    for length in [100_000, 20 << 20] {
+        let mut client = Client::connect(&proxy).await;
+        client.write(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n")).await;
+        // The proxy closes before all is written.
+        let (mut read, mut write) = tokio::io::split(client.0.into_inner());
+        let body = content(length);
+        let sending = async {
+            let _ = write.write_all(&body).await;
+            std::future::pending::<()>().await;
+        };
+        let mut reader = tokio::io::BufReader::new(&mut read);
+        let mut head = String::new();
+        let reading = tokio::io::AsyncBufReadExt::read_line(&mut reader, &mut head);
+        tokio::select! {
+            () = with_timeout(sending) => {}
+            read = with_timeout(reading) => drop(read.expect("an answer")),
+        }
+        assert!(head.starts_with("HTTP/1.1 413 "), "{length}: {head}");
+    }
+}
+
+/// Trailers reach clients that take them, and no stored response.
+#[tokio::test]
+async fn trailers_are_passed_on_and_not_stored() {
+    let origin = Origin::responding(|received| {
+        let lifetime = if received.target().starts_with("/stored") { "max-age=60" } else { "no-store" };
+        let head = format!("HTTP/1.1 200 OK\r\nCache-Control: {lifetime}\r\nTrailer: X-T, Set-Cookie\r\n");
+        let trailers = "X-T: 1\r\nSet-Cookie: evil\r\n";
+        format!("{head}Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n{trailers}\r\n").into_bytes()
+    })
+    .await;
+    let proxy = proxy(&origin).await;
+    for (path, fields, has_trailers) in [
+        ("/passed", &["Connection: TE, close", "TE: trailers"][..], true),
+        ("/passed", &["Connection: close"], false),
+        ("/stored", &["Connection: TE, close", "TE: trailers"], false),
+        ("/stored", &["Connection: TE, close", "TE: trailers"], false),
+    ] {
+        for method in ["GET", "POST"] {
+            if method == "POST" && path == "/stored" {
+                continue;
+            }
+            let mut client = Client::connect(&proxy).await;
+            client.write(request(method, path, fields)).await;
+            let mut text = String::new();
+            with_timeout(client.0.read_to_string(&mut text)).await.expect("text");
+            let text = text.to_ascii_lowercase();
+            assert!(text.contains("hello"), "{text}");
+            assert_eq!(text.contains("\r\ntrailer: x-t\r\n"), has_trailers, "{path} {method}: {text}");
+            assert_eq!(text.ends_with("0\r\nx-t: 1\r\n\r\n"), has_trailers, "{path} {method}: {text}");
+            assert!(!text.contains("evil"), "{text}");
+        }
+    }
+    let mut stream = Http2::connect(&proxy).await.get_with("/passed", &[("te", "trailers")]).await;
+    assert_eq!(stream.rest(Vec::new()).await.expect("all"), b"hello");
+    let trailers = stream.trailers().await.expect("trailers");
+    assert_eq!((trailers.len(), trailers["x-t"].as_bytes()), (1, &b"1"[..]));
 }

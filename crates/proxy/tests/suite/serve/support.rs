@@ -510,6 +510,11 @@ impl Stream {
         Ok(Some(piece.to_vec()))
     }
 
+    /// The trailers, after the body.
+    pub async fn trailers(&mut self) -> Option<http::HeaderMap> {
+        with_timeout(self.body.trailers()).await.expect("an open stream")
+    }
+
     /// Reads the rest of the body and appends it to `body`.
     pub async fn rest(&mut self, mut body: Vec<u8>) -> Result<Vec<u8>, h2::Error> {
         while let Some(more) = self.more().await? {
