@@ -136,3 +136,140 @@ impl RetentionRules<'_> {
 fn is_not_found(status: StatusCode) -> bool {
     matches!(status, StatusCode::NOT_FOUND | StatusCode::GONE)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use http::HeaderName;
+
+    use super::*;
+    use crate::{config::Config, policy::freshness::Heuristics};
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A route's settings in TOML, and the strategy's periods: an hour of `swr`, then two hours of `sie`.
+    fn route(settings: &str) -> RouteConfig {
+        let text = format!(
+            "[cache]\nstrategy = \"swr\"\nswr = \"1h\"\nsie = \"2h\"\n[[origin]]\nurl = \"http://127.0.0.1:1\"\n[[route]]\n{settings}"
+        );
+        Config::parse("test.toml", &text).unwrap_or_else(|error| panic!("{error}")).routes.remove(0)
+    }
+
+    /// The retention of a response that took 700 ms.
+    fn retention(
+        route: &RouteConfig,
+        status: u16,
+        request: &[(&str, &str)],
+        lines: &[(&str, &str)],
+    ) -> Option<Retention> {
+        let map = |lines: &[(&str, &str)]| -> HeaderMap {
+            let field =
+                |(name, value): &(&str, &str)| (name.parse::<HeaderName>().unwrap(), value.parse().unwrap());
+            lines.iter().map(field).collect()
+        };
+        let (request, headers) = (map(request), map(lines));
+        let status = StatusCode::from_u16(status).unwrap();
+        let directives = ResponseDirectives::read(&headers, &[]);
+        let took = Duration::from_millis(700);
+        let heuristics = if route.ttl_default.is_some() { Heuristics::OFF } else { Heuristics::default() };
+        let freshness = Freshness::new(status, &headers, &directives, SystemTime::now(), took, &heuristics);
+        let head = ReceivedHead {
+            request: &request,
+            status,
+            headers: &headers,
+            directives: &directives,
+            freshness: &freshness,
+        };
+        let has_own_ttl = route.ttl.is_some() || route.ttl_default.is_some();
+        RetentionRules { route, is_http: true, has_own_ttl }.retention(&head)
+    }
+
+    const COOKIE: &[(&str, &str)] = &[("cookie", "user=ada")];
+    const THEN: (&str, &str) = ("last-modified", "Sun, 06 Nov 1994 08:49:37 GMT");
+    const TAG: (&str, &str) = ("etag", "\"a\"");
+
+    #[test]
+    fn response_without_a_lifetime_is_kept_for_validation_at_most() {
+        let route = route("");
+        for lines in [
+            &[("cache-control", "max-age=0")][..],
+            &[("cache-control", "no-cache")],
+            &[("cache-control", "public, max-age=0")],
+            &[("cache-control", "s-maxage=0")],
+            &[("expires", "0")],
+            &[("expires", "Thu, 19 Nov 1981 08:52:00 GMT")],
+        ] {
+            assert_eq!(retention(&route, 200, COOKIE, lines), None, "{lines:?}");
+            // Of a user's page a date proves nothing.
+            let dated = [lines, &[THEN]].concat();
+            assert_eq!(retention(&route, 200, COOKIE, &dated), None, "{dated:?}");
+            for (request, lines) in [(COOKIE, [lines, &[TAG]].concat()), (&[][..], dated)] {
+                let kept = retention(&route, 200, request, &lines).expect("it can be validated");
+                let expected = Lifespan { keep: VALIDATION_KEEP, ..Lifespan::NONE };
+                assert_eq!((kept.lifespan, kept.is_shared), (expected, false), "{lines:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_the_origins_own_periods_extend_a_lifetime_of_zero() {
+        let route = route("");
+        let swr =
+            retention(&route, 200, COOKIE, &[("cache-control", "max-age=0, stale-while-revalidate=60")])
+                .unwrap();
+        assert_eq!(
+            (swr.lifespan.swr, swr.lifespan.sie, swr.is_shared),
+            (60 * SECOND - took(), Duration::ZERO, true)
+        );
+        let sie =
+            retention(&route, 200, COOKIE, &[("cache-control", "max-age=0, stale-if-error=60")]).unwrap();
+        assert_eq!(
+            (sie.lifespan.swr, sie.lifespan.sie, sie.is_shared),
+            (Duration::ZERO, 60 * SECOND - took(), false)
+        );
+        // A lifetime that ended on the way is one: the strategy's periods apply, less what is used up.
+        let late = retention(&route, 200, COOKIE, &[("cache-control", "max-age=10"), ("age", "70")]).unwrap();
+        assert_eq!((late.lifespan.ttl, late.is_shared), (Duration::ZERO, true));
+        assert_eq!(late.lifespan.swr, 3_600 * SECOND - 60 * SECOND - took());
+    }
+
+    fn took() -> Duration {
+        Duration::from_millis(700)
+    }
+
+    #[test]
+    fn heuristic_lifetime_is_not_for_the_answer_to_a_cookie() {
+        let route = route("");
+        assert!(!retention(&route, 200, &[], &[THEN]).unwrap().lifespan.ttl.is_zero());
+        assert_eq!(retention(&route, 200, COOKIE, &[THEN]), None);
+        let tagged = retention(&route, 200, COOKIE, &[THEN, TAG]).unwrap();
+        assert!(tagged.lifespan.ttl.is_zero() && !tagged.is_shared);
+        let public = retention(&route, 200, COOKIE, &[THEN, ("cache-control", "public")]).unwrap();
+        assert!(!public.lifespan.ttl.is_zero() && public.is_shared);
+    }
+
+    #[test]
+    fn own_lifetimes_are_for_the_statuses_of_the_route() {
+        let ttl = |settings: &str, status, lines: &[(&str, &str)]| {
+            retention(&route(settings), status, COOKIE, lines).map(|kept| kept.lifespan.ttl)
+        };
+        let zero = ("cache-control", "max-age=0");
+        for setting in ["ttl = \"1m\"", "default_ttl = \"1m\""] {
+            for (status, expected) in
+                [(200, Some(60 * SECOND)), (301, Some(60 * SECOND)), (302, None), (404, None)]
+            {
+                assert_eq!(
+                    ttl(setting, status, &[]).filter(|ttl| !ttl.is_zero()),
+                    expected,
+                    "{setting} {status}"
+                );
+            }
+        }
+        assert_eq!(ttl("ttl = \"1m\"", 200, &[zero]), Some(60 * SECOND));
+        assert_eq!(ttl("ttl = \"1m\"", 400, &[zero]).filter(|ttl| !ttl.is_zero()), None);
+        assert_eq!(ttl("ttl = \"1m\"\nttl_statuses = [400]", 400, &[zero]), Some(60 * SECOND));
+        assert_eq!(ttl("ttl = \"1m\"\nnegative_ttl = \"5s\"", 404, &[]), Some(5 * SECOND));
+        assert_eq!(ttl("ttl = \"1m\"", 200, &[("cache-control", "no-cache"), TAG]), Some(Duration::ZERO));
+    }
+}

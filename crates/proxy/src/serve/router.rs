@@ -27,7 +27,10 @@ use crate::{
     body_file::BodyFile,
     config::{self, Config, SetCookie},
     policy::{
-        directives::ResponseDirectives, forwarded::InvalidHost, freshness::{Basis, Heuristics}, key::CacheKey,
+        directives::ResponseDirectives,
+        forwarded::InvalidHost,
+        freshness::{Basis, Heuristics},
+        key::CacheKey,
         storable::OperatorRules,
     },
 };
