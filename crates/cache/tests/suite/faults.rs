@@ -427,7 +427,7 @@ fn load_on_the_ramp_waits_for_its_turn() {
         fixture.request(1_001, 10 * MS, Behavior::Succeeds).await.0.unwrap();
         fixture.request(1_002, 10 * MS, Behavior::Succeeds).await.0.unwrap();
         assert_eq!(fixture.cache.breaker_states()[0].1, BreakerState::Ramp);
-        let answers = futures_util::future::join_all(requests).await;
+        let answers = join_all(requests).await;
         let mut waits: Vec<_> = answers
             .iter()
             .map(|(answer, waited)| {
@@ -453,7 +453,7 @@ fn load_on_the_ramp_waits_for_its_turn() {
             fixture.request(key, 10 * MS, Behavior::Succeeds).await.0.unwrap();
         }
         let requests = (1..=10).map(|key| fixture.request(key, 5 * SEC, Behavior::Succeeds));
-        let answers = futures_util::future::join_all(requests).await;
+        let answers = join_all(requests).await;
         let refused: Vec<_> =
             answers.iter().filter(|(answer, _)| matches!(answer, Err(Error::BreakerOpen))).collect();
         // Two run for 5 s; three wait for 1.5 s.

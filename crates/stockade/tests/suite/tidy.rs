@@ -246,8 +246,9 @@ fn files_are_short_and_without_leftovers() {
         for leftover in
             ["todo!", "unimplemented!", "dbg!", "FIXME", "TODO", "XXX", "#[ignore", "thread::sleep"]
         {
-            // The exit of a process can only be polled, and a slow test server has to sleep.
+            // The exit of a process can only be polled, a slow test server has to sleep, and stock servers know only real time.
             let sleeps = [
+                "stockade/tests/stand/client.rs",
                 "services/src/process.rs",
                 "lab/src/http/child.rs",
                 "load/tests/suite/agreement.rs",
