@@ -2,6 +2,7 @@
 //!
 //! [`cases`] has the bytes, [`judge`] the rule. A [`case::Case`] runs on a proxy ([`peers`]) in front of an
 //! [`origin`] that records every byte; [`observation`] answers its questions, and [`report`] lists the disagreements.
+//! [`smuggling`] has cases before [`real_origins`].
 
 use std::{error::Error, path::Path, thread};
 
@@ -12,7 +13,9 @@ pub mod judge;
 pub mod observation;
 pub mod origin;
 pub mod peers;
+pub mod real_origins;
 pub mod report;
+pub mod smuggling;
 pub mod table;
 pub mod wire;
 

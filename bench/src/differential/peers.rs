@@ -1,6 +1,6 @@
 //! The proxies, each in front of an origin of its own, with the defaults of Debian where there are any.
 
-use std::{error::Error, fs, path::Path, process::Command};
+use std::{error::Error, fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 use crate::{generators::stockade, proxies::Proxy};
 
@@ -66,6 +66,24 @@ pub const PEERS: [Peer; 5] = [
     },
 ];
 
+/// Further ones before real origins: nginx with connections that it keeps, which its defaults do not, and Squid.
+pub const SMUGGLING_PEERS: [Peer; 2] = [
+    Peer {
+        name: "nginx, keepalive",
+        version: ["nginx", "-v"],
+        address: "127.0.0.1:28106",
+        origin: "127.0.0.1:28206",
+        configure: nginx_keepalive,
+    },
+    Peer {
+        name: "Squid",
+        version: ["squid", "-v"],
+        address: "127.0.0.1:28107",
+        origin: "127.0.0.1:28207",
+        configure: squid,
+    },
+];
+
 impl Peer {
     /// Starts it, and waits until it listens. `None`: it is not installed.
     pub fn start(&self, folder: &Path) -> Result<Option<RunningPeer>> {
@@ -109,17 +127,36 @@ fn nginx(peer: &Peer, folder: &Path) -> Result<(String, String)> {
         peer.origin,
         folder = folder.display()
     );
-    let file = folder.join("nginx.conf");
-    fs::create_dir_all(folder.join("nginx"))?;
+    Ok((nginx_command("nginx", folder, &settings)?, settings))
+}
+
+/// As its manual has it: https://nginx.org/en/docs/http/ngx_http_upstream_module.html#keepalive
+fn nginx_keepalive(peer: &Peer, folder: &Path) -> Result<(String, String)> {
+    let settings = format!(
+        "proxy_cache_path {folder}/nginx-keepalive keys_zone=all:16m;\n\
+         upstream origin {{\n    server {};\n    keepalive 16;\n}}\n\
+         server {{\n    listen {};\n    location / {{\n        proxy_pass http://origin;\n        \
+         proxy_http_version 1.1;\n        proxy_set_header Connection \"\";\n        proxy_cache all;\n    }}\n}}\n",
+        peer.origin,
+        peer.address,
+        folder = folder.display()
+    );
+    Ok((nginx_command("nginx-keepalive", folder, &settings)?, settings))
+}
+
+/// Writes the file of an nginx, and returns its command.
+fn nginx_command(name: &str, folder: &Path, settings: &str) -> Result<String> {
+    let file = folder.join(format!("{name}.conf"));
+    fs::create_dir_all(folder.join(name))?;
     fs::write(
         &file,
         format!(
-            "user root;\ndaemon off;\nworker_processes 1;\npid {folder}/nginx.pid;\n\
-             error_log {folder}/nginx.error;\nevents {{}}\nhttp {{\naccess_log off;\n{settings}}}\n",
+            "user root;\ndaemon off;\nworker_processes 1;\npid {folder}/{name}.pid;\n\
+             error_log {folder}/{name}.error;\nevents {{}}\nhttp {{\naccess_log off;\n{settings}}}\n",
             folder = folder.display()
         ),
     )?;
-    Ok((format!("nginx -c {}", file.display()), settings))
+    Ok(format!("nginx -c {}", file.display()))
 }
 
 fn varnish(peer: &Peer, folder: &Path) -> Result<(String, String)> {
@@ -190,4 +227,26 @@ fn traffic_server(peer: &Peer, folder: &Path) -> Result<(String, String)> {
     let settings =
         format!("# records.config\n{ports}\n# remap.config\n{map}\n# the other files as in the package\n");
     Ok((format!("traffic_server --run-root={root_text}/runroot.yaml"), settings))
+}
+
+/// In front of an origin, as its manual has it; in memory.
+fn squid(peer: &Peer, folder: &Path) -> Result<(String, String)> {
+    let (host, port) = peer.origin.split_once(':').ok_or("an address without a port")?;
+    let settings = format!(
+        "http_port {} accel defaultsite=a.test no-vhost\n\
+         cache_peer {host} parent {port} 0 no-query originserver\n\
+         cache_mem 64 MB\nhttp_access allow all\nshutdown_lifetime 0 seconds\n",
+        peer.address
+    );
+    let root = folder.join("squid");
+    fs::create_dir_all(&root)?;
+    // As root it runs as a user of its own.
+    fs::set_permissions(&root, fs::Permissions::from_mode(0o777))?;
+    let file = root.join("squid.conf");
+    let files = format!(
+        "pid_filename {root}/pid\ncache_log {root}/cache.log\naccess_log none\ncoredump_dir {root}\n",
+        root = root.display()
+    );
+    fs::write(&file, format!("{settings}{files}"))?;
+    Ok((format!("squid --foreground -f {}", file.display()), settings))
 }
