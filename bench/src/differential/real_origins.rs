@@ -13,7 +13,7 @@ pub const EVIL: &str = "evil";
 /// A kind of web server.
 pub struct RealOrigin {
     pub name: &'static str,
-    /// Prints its version. `None` of the output: it is not installed.
+    /// Prints its version; a program that cannot be started is not installed.
     version: &'static [&'static str],
     /// Writes its files into a folder, and returns its command for an address. The folder `www` has the files.
     command: fn(&Path, &str) -> Result<Vec<String>>,
