@@ -4,7 +4,7 @@ use std::{net::IpAddr, path::Path};
 
 use bytes::Bytes;
 use http::{
-    HeaderValue, Method, StatusCode,
+    HeaderValue, Method, StatusCode, Version,
     header::{ALLOW, CONTENT_TYPE},
     request::Parts,
     uri::Authority,
@@ -48,11 +48,8 @@ pub(crate) async fn respond(
     body: Incoming,
 ) -> BufferedResponse {
     let (method, path) = (&head.method, head.uri.path());
-    if is_cross_site(head) {
-        return BufferedResponse::text(
-            StatusCode::FORBIDDEN,
-            "pages of other sites may not use the admin pages\n",
-        );
+    if let Some(refused) = refusal(head, &state.admin_hosts) {
+        return BufferedResponse::text(StatusCode::FORBIDDEN, refused);
     }
     let Some(page) = path.strip_prefix("/_admin/") else {
         let text = "this listener serves paths below /_admin/ only\n";
@@ -110,24 +107,39 @@ pub(crate) async fn respond(
     }
 }
 
-/// True if a browser sends the request for a page of another site. Browsers state the page's origin. A host name other
-/// than `localhost` may belong to another site (DNS rebinding), so browsers have to use `localhost` or an IP address.
-fn is_cross_site(head: &Parts) -> bool {
-    let header = |name: &str| head.headers.get(name).map(|value| value.to_str().unwrap_or_default());
-    let host = header("host").map_or_else(|| head.uri.host(), Some).unwrap_or_default();
-    let is_local_name = |authority: &str| {
-        let authority: Result<Authority, _> = authority.parse();
-        authority.is_ok_and(|authority| {
-            let host = authority.host().trim_matches(['[', ']']);
-            host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok()
-        })
+/// Why a request is refused: a page of another site may have sent it. Browsers state the host always, and for which site they send a
+/// request where they trust the connection. A host name may belong to another site and lead here all the same (DNS rebinding).
+fn refusal(head: &Parts, admin_hosts: &[String]) -> Option<&'static str> {
+    let values = |name: &'static str| {
+        let values = head.headers.get_all(name).into_iter();
+        values.map(|value| value.to_str().unwrap_or_default()).collect::<Vec<_>>()
     };
-    match (header("origin"), header("sec-fetch-site")) {
-        (None, None) => false,
-        (Some(origin), _) if origin.split_once("://").is_none_or(|(_, authority)| authority != host) => true,
-        (_, Some(site)) if !["none", "same-origin"].contains(&site) => true,
-        _ => !is_local_name(host),
+    // The target of a request names a host in HTTP/2, and in place of a path.
+    let target = head.uri.authority().map(Authority::as_str);
+    let hosts: Vec<&str> = target.into_iter().chain(values("host")).collect();
+    // Only a program sends a request of HTTP/1.0 without one.
+    let has_host = !hosts.is_empty() || head.version <= Version::HTTP_10;
+    let is_own = |host: &&str| host.parse().is_ok_and(|authority| is_own_host(&authority, admin_hosts));
+    if !has_host || !hosts.iter().all(is_own) {
+        return Some(
+            "the host of a request for these pages is an IP address, localhost or a name of --admin-host\n",
+        );
     }
+    let is_same_origin = |origin: &&str| origin.split_once("://").is_some_and(|(_, of)| hosts.contains(&of));
+    let is_same_site = |site: &&str| ["none", "same-origin"].contains(site);
+    let is_own_page =
+        values("origin").iter().all(is_same_origin) && values("sec-fetch-site").iter().all(is_same_site);
+    (!is_own_page).then_some("pages of other sites may not use the admin pages\n")
+}
+
+/// True if no other site can have this host.
+fn is_own_host(authority: &Authority, admin_hosts: &[String]) -> bool {
+    let host = authority.host().trim_matches(['[', ']']);
+    let is_name = |name: &str| host.eq_ignore_ascii_case(name);
+    !authority.as_str().contains('@')
+        && (is_name("localhost")
+            || host.parse::<IpAddr>().is_ok()
+            || admin_hosts.iter().any(|name| is_name(name)))
 }
 
 async fn add_recipes(state: &OriginState, time: &Precise, body: Incoming) -> BufferedResponse {

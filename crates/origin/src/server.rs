@@ -39,6 +39,8 @@ pub struct OriginOptions {
     pub listen: SocketAddr,
     /// Address of a listener for the admin pages alone. `None`: `listen` serves them below `/_admin`.
     pub admin: Option<SocketAddr>,
+    /// Names that requests for admin pages may have as their host, without ports, beside addresses and `localhost`.
+    pub admin_hosts: Vec<String>,
     /// Number of threads that serve `listen`.
     pub threads: NonZeroUsize,
     /// Seed of all random choices.
@@ -57,6 +59,7 @@ impl Default for OriginOptions {
         Self {
             listen: (Ipv4Addr::LOCALHOST, 0).into(),
             admin: None,
+            admin_hosts: Vec::new(),
             threads: NonZeroUsize::MIN,
             seed: Seed(1),
             is_clock_held: false,
@@ -141,7 +144,7 @@ impl Origin {
         let tls = options.certificate.as_ref().map(ServerTls::new).transpose()?;
         let pem = tls.as_ref().map(|tls| tls.pem.clone());
         let has_admin_listener = options.admin.is_some();
-        let state = Arc::new(OriginState::new(options.seed, options.is_clock_held, has_admin_listener, pem));
+        let state = Arc::new(OriginState::new(options, pem));
         let (stop, stopped) = watch::channel(false);
         // The caller may be inside a tokio runtime, where another one cannot block. Hence a thread.
         let prepare = || {

@@ -24,6 +24,7 @@ use crate::{
     fetch::{FetchError, FetchFailure, FetchKey, fetch_all},
     recipe::{Recipe, RecipeError, parse},
     routes::{OriginRoute, RouteClock, RouteTable},
+    server::OriginOptions,
 };
 
 /// Bound of all contents together.
@@ -41,6 +42,8 @@ pub(crate) struct OriginState {
     pub(crate) certificate: Option<String>,
     /// The admin pages stay reachable while every route refuses connections.
     has_admin_listener: bool,
+    /// Names that requests for the admin pages may have as their host.
+    pub(crate) admin_hosts: Vec<String>,
     seed: Seed,
     is_clock_held: AtomicBool,
     is_clock_held_at_start: bool,
@@ -86,12 +89,7 @@ impl From<FetchFailure> for AddRecipesError {
 }
 
 impl OriginState {
-    pub(crate) fn new(
-        seed: Seed,
-        is_clock_held: bool,
-        has_admin_listener: bool,
-        certificate: Option<String>,
-    ) -> Self {
+    pub(crate) fn new(options: &OriginOptions, certificate: Option<String>) -> Self {
         Self {
             routes: ArcSwap::default(),
             changed: watch::Sender::new(()),
@@ -99,10 +97,11 @@ impl OriginState {
             open_requests: Gauge::default(),
             connections: Gauge::default(),
             certificate,
-            has_admin_listener,
-            seed,
-            is_clock_held: AtomicBool::new(is_clock_held),
-            is_clock_held_at_start: is_clock_held,
+            has_admin_listener: options.admin.is_some(),
+            admin_hosts: options.admin_hosts.clone(),
+            seed: options.seed,
+            is_clock_held: AtomicBool::new(options.is_clock_held),
+            is_clock_held_at_start: options.is_clock_held,
             adding: Arc::default(),
             initial: Mutex::default(),
         }

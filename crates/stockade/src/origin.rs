@@ -30,6 +30,7 @@ pub fn origin(args: OriginArgs) -> Result<Exit, CommandError> {
     let origin = Origin::start(&OriginOptions {
         listen: args.listen,
         admin: args.admin,
+        admin_hosts: args.admin_hosts,
         threads: args.threads.unwrap_or_else(cores),
         seed: Seed(args.seed),
         is_clock_held: args.hold,

@@ -34,6 +34,9 @@ pub struct OriginArgs {
     /// Address of the admin API, `/_admin` [default: that of --listen]
     #[arg(long, value_name = "ADDR", value_parser = address)]
     pub admin: Option<SocketAddr>,
+    /// Name that requests to the admin API may have as their host, beside addresses and localhost; repeatable
+    #[arg(long = "admin-host", value_name = "NAME")]
+    pub admin_hosts: Vec<String>,
     /// Number of threads [default: one per core]
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZeroUsize>,

@@ -1,12 +1,12 @@
 //! The admin pages. Their texts are those of the real `OriginSimulator`, without its faults.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 
 use serde_json::{Value, json};
 use stockade_origin::{Origin, OriginOptions};
 
 use crate::http::support::{
-    add_recipes, connect, current_count, get, page, receive, request, start, start_with_admin,
+    add_recipes, connect, current_count, get, options, page, receive, request, start, start_with_admin,
 };
 
 const SLOW: &str =
@@ -171,8 +171,9 @@ fn unknown_pages_and_wrong_methods_are_rejected() {
 }
 
 #[test]
-fn browsers_are_let_in_from_the_same_site_alone() {
-    let origin = start(SLOW);
+fn other_sites_are_refused() {
+    let admin_hosts = vec!["Load-1.example".to_owned()];
+    let origin = Origin::start(&OriginOptions { admin_hosts, ..options(SLOW) }).unwrap();
     let address = origin.address;
     let status = |host: &str, headers: &str| {
         let mut tcp = connect(address).unwrap();
@@ -182,9 +183,17 @@ fn browsers_are_let_in_from_the_same_site_alone() {
     };
     let own = address.to_string();
     for (host, headers, expected) in [
-        // Not a browser: any host name.
+        // Over plain HTTP a browser sends nothing but the host with a GET: as a script does.
         (own.as_str(), "", 200),
-        ("origin:8080", "", 200),
+        ("localhost", "", 200),
+        ("[::1]:8080", "", 200),
+        ("load-1.example:9000", "", 200),
+        ("origin:8080", "", 403),
+        ("evil.example:8080", "", 403),
+        ("127.0.0.1.evil.example", "", 403),
+        ("localhost@evil.example", "", 403),
+        ("", "", 403),
+        (&own, "Host: evil.example\r\n", 403),
         (&own, "Sec-Fetch-Site: none\r\n", 200),
         (&own, &format!("Origin: http://{own}\r\nSec-Fetch-Site: same-origin\r\n"), 200),
         ("localhost:8080", "Sec-Fetch-Site: same-origin\r\n", 200),
@@ -196,9 +205,22 @@ fn browsers_are_let_in_from_the_same_site_alone() {
         // DNS rebinding: a foreign name that resolves to this address.
         ("evil.example:8080", "Sec-Fetch-Site: same-origin\r\n", 403),
         ("evil.example", "Origin: http://evil.example\r\n", 403),
+        ("load-1.example", "Origin: http://load-1.example\r\nSec-Fetch-Site: same-origin\r\n", 200),
+        ("load-1.example", "Origin: http://evil.example\r\n", 403),
     ] {
         assert_eq!(status(host, headers), expected, "{host} {headers}");
     }
+    let status = |head: &str| {
+        let mut tcp = connect(address).unwrap();
+        tcp.write_all(head.as_bytes()).unwrap();
+        let mut line = String::new();
+        BufReader::new(tcp).read_line(&mut line).unwrap();
+        line
+    };
+    let absolute = "GET http://evil.example/_admin/restart HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    assert_eq!(status(absolute), "HTTP/1.1 403 Forbidden\r\n");
+    assert_eq!(status("GET /_admin/restart HTTP/1.1\r\n\r\n"), "HTTP/1.1 403 Forbidden\r\n");
+    assert_eq!(status("GET /_admin/restart HTTP/1.0\r\n\r\n"), "HTTP/1.0 200 OK\r\n");
 }
 
 #[test]

@@ -63,7 +63,7 @@ pub fn connect(address: SocketAddr) -> io::Result<TcpStream> {
 /// Sends a request on an open connection. Each of `headers` ends with a line break.
 pub fn send(tcp: &mut TcpStream, method: &str, path: &str, headers: &str, body: &str) {
     let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
-    let request = format!("{method} {path} HTTP/1.1\r\nHost: origin\r\n{length}{headers}\r\n{body}");
+    let request = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{length}{headers}\r\n{body}");
     tcp.write_all(request.as_bytes()).expect("the connection takes the request");
 }
 
