@@ -2,6 +2,7 @@
 
 mod fault;
 mod observer;
+mod order;
 mod run;
 mod servers;
 

@@ -90,9 +90,10 @@ pub enum LatencyError {
 }
 
 /// Cache of latency files, so that each file is read once.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct LatencyFiles {
-    folder: PathBuf,
+    /// `None`: no file is read.
+    folder: Option<PathBuf>,
     /// By device and inode, because several paths may name one file.
     seen: HashMap<(u64, u64), Arc<[Duration]>>,
 }
@@ -264,18 +265,28 @@ impl LatencyFiles {
     /// `folder` is the base of relative file names.
     #[must_use]
     pub fn below(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), seen: HashMap::new() }
+        Self { folder: Some(folder.to_owned()), seen: HashMap::new() }
+    }
+
+    /// Refuses latencies of files.
+    #[must_use]
+    pub fn none() -> Self {
+        Self { folder: None, seen: HashMap::new() }
     }
 
     /// Reads a file with one duration on each line.
     fn read(&mut self, name: &Path) -> Result<Arc<[Duration]>, LatencyError> {
-        let path = self.folder.join(name);
-        let wrong = |reason: String| LatencyError::File { path: path.display().to_string(), reason };
+        let path = self.folder.as_ref().map(|folder| folder.join(name));
+        let shown = path.as_deref().unwrap_or(name).display();
+        let wrong = |reason: String| LatencyError::File { path: shown.to_string(), reason };
+        let Some(path) = &path else {
+            return Err(wrong("no file is read here: write another latency".to_owned()));
+        };
         let unread = |error| wrong(format!("cannot read it: {error}"));
         // Nonblocking, because a pipe without a writer blocks in `open`, and some files of the kernel block in `read`.
         // With it, a pipe opens at once and is refused, and a read of the other files fails.
         let nonblocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
-        let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(&path).map_err(unread)?;
+        let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(path).map_err(unread)?;
         let about = file.metadata().map_err(unread)?;
         if !about.is_file() {
             return Err(wrong("it is no file".to_owned()));
@@ -438,6 +449,20 @@ mod tests {
         let here = folder.path().file_name().and_then(|name| name.to_str()).unwrap();
         assert!(Arc::ptr_eq(&seen, &read("seen.txt")));
         assert!(Arc::ptr_eq(&seen, &read(&format!("../{here}/seen.txt"))));
+    }
+
+    #[test]
+    fn no_file_is_read_where_none_may_be() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("seen.txt"), "1ms\n").unwrap();
+        let path = folder.path().join("seen.txt").display().to_string();
+        for text in ["empirical(PATH)", "empirical (PATH)", " empirical\t( PATH )", "empirical (/etc/passwd)"]
+        {
+            let text = text.replace("PATH", &path);
+            let error = Latency::parse_with(&text, &mut LatencyFiles::none()).unwrap_err().to_string();
+            assert!(error.ends_with(": no file is read here: write another latency"), "{text}: {error}");
+        }
+        assert!(Latency::parse_with("normal(mean=20ms, sd=5ms)", &mut LatencyFiles::none()).is_ok());
     }
 
     #[test]

@@ -12,20 +12,14 @@ use std::{
 
 use async_nats::Subscriber;
 use futures_util::StreamExt;
-use http::Uri;
-use serde_json::{Map, Value};
-use stockade_load::AllowedTargets;
-use stockade_model::{
-    record::Role,
-    server::{MEMORY_SHARE_MAX, ServerError, ServerMachine, ServerOrder, StartedServer},
-};
+use stockade_model::server::{MEMORY_SHARE_MAX, ServerError, ServerMachine, ServerOrder, StartedServer};
 use tempfile::TempDir;
 use tokio::{
     sync::Mutex,
     task::{spawn_blocking, spawn_local},
 };
 
-use super::Agent;
+use super::{Agent, order::checked_order};
 use crate::{
     clock::Nanos,
     wait::Ticks,
@@ -41,14 +35,6 @@ pub struct ServerOptions {
     pub address: IpAddr,
 }
 
-/// The settings of a proxy that name no file and no address of its machine.
-const PROXY_SETTINGS: [&str; 8] =
-    ["bounds", "cache", "hosts", "origin", "route", "shadow", "threads", "timeouts"];
-/// Those of its origins; addresses are checked.
-const ORIGIN_SETTINGS: [&str; 9] =
-    ["connections", "health", "host_header", "http2", "name", "timeouts", "url", "urls", "waiting"];
-/// The parameters in the URL of a shared tier; others name files.
-const URL_PARAMETERS: [&str; 3] = ["lease", "prefix", "timeout"];
 /// The admin pages that a coordinator may read.
 const PAGES: [&str; 3] = ["/current_count", "/start", "/stats"];
 /// The most servers of a run at a time.
@@ -310,178 +296,4 @@ pub(super) fn no_servers() -> AgentReply {
 
 fn not_started(error: &io::Error) -> AgentReply {
     AgentReply::NotStarted { reason: error.to_string(), is_usage: false }
-}
-
-/// Refuses a server that would touch more of this machine and its network than it may. Returns what was checked. The error is the reason.
-fn checked_order(
-    order: &ServerOrder,
-    address: IpAddr,
-    allowed: &AllowedTargets,
-) -> Result<ServerOrder, String> {
-    if let Some(listen) = order.listen.filter(|listen| listen.ip() != address) {
-        return Err(format!(
-            "it serves at {address}, and not at {listen}: write that address, or leave `listen` out"
-        ));
-    }
-    let settings: Value =
-        serde_json::from_str(&order.settings).map_err(|error| format!("its settings: {error}"))?;
-    match order.role {
-        Role::Origin => check_recipe(&settings)?,
-        Role::Proxy => check_proxy(&settings, allowed)?,
-        Role::Load => return Err("a load is no server".to_owned()),
-    }
-    // As it was read here: of a repeated key others may read the first value.
-    Ok(ServerOrder { settings: settings.to_string(), ..*order })
-}
-
-/// Refuses a recipe that names a file.
-fn check_recipe(recipe: &Value) -> Result<(), String> {
-    match recipe {
-        Value::String(text) if text.contains("empirical(") => {
-            Err("an origin on an agent reads no file of latencies: write another latency".to_owned())
-        }
-        Value::Array(values) => values.iter().try_for_each(check_recipe),
-        Value::Object(fields) => fields.values().try_for_each(check_recipe),
-        _ => Ok(()),
-    }
-}
-
-fn check_proxy(settings: &Value, allowed: &AllowedTargets) -> Result<(), String> {
-    let settings = known_keys(settings, &PROXY_SETTINGS)?;
-    for origin in tables(settings.get("origin"))? {
-        let origin = known_keys(origin, &ORIGIN_SETTINGS)?;
-        let urls = match origin.get("urls") {
-            Some(Value::Array(urls)) => urls.as_slice(),
-            Some(_) => return Err("`urls` of an origin are a list".to_owned()),
-            None => &[],
-        };
-        origin
-            .get("url")
-            .into_iter()
-            .chain(urls)
-            .try_for_each(|url| check_url(url, &["http", "https"], allowed))?;
-    }
-    let routes = tables(settings.get("route"))?.iter().filter_map(|route| route.get("cache"));
-    for cache in settings.get("cache").into_iter().chain(routes) {
-        let cache = cache.as_object().ok_or("a `cache` is a table")?;
-        cache.get("shared").into_iter().try_for_each(|url| check_url(url, &["redis", "rediss"], allowed))?;
-    }
-    Ok(())
-}
-
-/// A list of tables, whose places could have other meanings in a list of lists.
-fn tables(value: Option<&Value>) -> Result<&[Value], String> {
-    match value {
-        Some(Value::Array(tables)) if tables.iter().all(Value::is_object) => Ok(tables),
-        Some(_) => Err("`origin` and `route` are lists of tables".to_owned()),
-        None => Ok(&[]),
-    }
-}
-
-fn known_keys<'a>(table: &'a Value, known: &[&str]) -> Result<&'a Map<String, Value>, String> {
-    let table = table.as_object().ok_or("the settings of a proxy are tables")?;
-    match table.keys().find(|key| !known.contains(&key.as_str())) {
-        Some(key) => Err(format!(
-            "a proxy on an agent has no setting `{key}`: leave it out; it has {}",
-            known.join(", ")
-        )),
-        None => Ok(table),
-    }
-}
-
-fn check_url(url: &Value, schemes: &[&str], allowed: &AllowedTargets) -> Result<(), String> {
-    let url = url.as_str().and_then(|url| url.parse::<Uri>().ok());
-    let url = url.filter(|url| url.scheme_str().is_some_and(|scheme| schemes.contains(&scheme)));
-    let Some(url) = url else {
-        return Err(format!("a proxy on an agent reaches {} URLs here", schemes.join(" and ")));
-    };
-    let mut keys = url.query().unwrap_or_default().split('&').filter_map(|pair| pair.split('=').next());
-    if let Some(key) = keys.find(|key| !key.is_empty() && !URL_PARAMETERS.contains(key)) {
-        return Err(format!("a proxy on an agent has no `{key}` in its URLs: leave it out"));
-    }
-    if allowed.has_server(&url) {
-        return Ok(());
-    }
-    let server = url.authority().map_or("", |authority| authority.as_str());
-    let server = server.rsplit('@').next().unwrap_or_default();
-    Err(format!(
-        "its proxies may not reach {server}; allowed: {allowed}; allow more with --allow-target when it starts"
-    ))
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn checked(role: Role, settings: &Value, listen: Option<&str>) -> Result<(), String> {
-        let allowed = vec!["10.2.0.0/16:8080".parse().unwrap(), "*.example:*".parse().unwrap()].into();
-        let listen = listen.map(|listen| listen.parse().unwrap());
-        let order = ServerOrder { role, settings: settings.to_string(), listen };
-        checked_order(&order, [10, 2, 0, 5].into(), &allowed).map(drop)
-    }
-
-    #[test]
-    fn proxy_reaches_allowed_servers_only() {
-        let proxy = |settings: &Value| checked(Role::Proxy, settings, None);
-        for allowed in [
-            json!({}),
-            json!({"origin": [{"name": "a", "url": "http://10.2.0.9:8080"}], "cache": {"strategy": "swr"}}),
-            json!({"origin": [{"urls": ["http://a.example", "https://b.example:99/x"]}]}),
-            json!({"cache": {"shared": "redis://tier.example:6379?timeout=50ms"}, "route": [{"path": "/*"}]}),
-        ] {
-            assert_eq!(proxy(&allowed), Ok(()), "{allowed}");
-        }
-        for (refused, reason) in [
-            (json!({"origin": [{"url": "http://10.2.0.9"}]}), "may not reach 10.2.0.9"),
-            (json!({"origin": [{"url": "http://10.3.0.9:8080"}]}), "may not reach"),
-            (json!({"origin": [{"url": "http://127.0.0.1:8080"}]}), "may not reach"),
-            (json!({"origin": {"url": "http://a.example"}}), "lists of tables"),
-            (json!({"origin": [["o", "sqlite:/var/lib/users.db"]]}), "lists of tables"),
-            (json!({"route": [["/*"]]}), "lists of tables"),
-            (json!({"cache": ["swr", "redis://10.9.9.9"]}), "a table"),
-            (json!({"cache": {"shared": "redis://tier.example?timeout=1s&ca=/etc/shadow"}}), "`ca`"),
-            (json!({"cache": {"shared": "redis://tier.example?c%61=/etc/shadow"}}), "`c%61`"),
-            (
-                json!({"origin": [{"urls": ["http://a.example", "http://u:secret@evil.test"]}]}),
-                "may not reach evil.test;",
-            ),
-            (json!({"origin": [{"url": "sqlite:/var/lib/users.db"}]}), "http and https"),
-            (json!({"origin": [{"url": 7}]}), "http and https"),
-            (json!({"origin": [{"url": "http://a.example", "ca": "/etc/shadow"}]}), "`ca`"),
-            (json!({"cache": {"shared": "redis://10.9.9.9"}}), "may not reach"),
-            (json!({"cache": {"shared": "redis://evil.test,a.example"}}), "may not reach"),
-            (json!({"route": [{"path": "/*", "cache": {"shared": "redis://10.9.9.9"}}]}), "may not reach"),
-            (json!({"tls": {"cert": "a.pem"}}), "`tls`"),
-            (json!({"listen": ["0.0.0.0:80"]}), "`listen`"),
-            (json!({"log": {"path": "/etc/cron.d/x"}}), "`log`"),
-            (json!({"snapshot": {"path": "/etc/cron.d/x"}}), "`snapshot`"),
-            (json!({"admin": {"listen": "0.0.0.0:1"}}), "`admin`"),
-            (json!([]), "tables"),
-        ] {
-            let error = proxy(&refused).unwrap_err();
-            assert!(error.contains(reason) && !error.contains("secret"), "{refused}: {error}");
-        }
-    }
-
-    #[test]
-    fn origin_reads_no_file_of_its_machine() {
-        let origin = |latency: &str| {
-            checked(Role::Origin, &json!([{"route": "/*", "stages": [{"at": 0, "latency": latency}]}]), None)
-        };
-        assert_eq!(origin("uniform(1ms, 5ms)"), Ok(()));
-        assert!(origin("empirical(/etc/passwd)").unwrap_err().contains("no file"));
-        let hidden = r#"{"stages": [{"latency": "empiric\u0061l(/etc/passwd)", "latency": "1ms"}]}"#;
-        let order = ServerOrder { role: Role::Origin, settings: hidden.to_owned(), listen: None };
-        let checked = checked_order(&order, [10, 2, 0, 5].into(), &AllowedTargets::default()).unwrap();
-        assert!(!checked.settings.contains("passwd"), "{}", checked.settings);
-    }
-
-    #[test]
-    fn servers_listen_at_the_address_of_the_agent() {
-        assert_eq!(checked(Role::Origin, &json!([]), Some("10.2.0.5:9000")), Ok(()));
-        assert!(checked(Role::Origin, &json!([]), Some("0.0.0.0:9000")).is_err());
-        assert!(checked(Role::Load, &json!([]), None).is_err());
-    }
 }
