@@ -14,6 +14,7 @@
 //! - [`page`]: the style and the plots of HTML pages.
 //! - [`units`], [`nearest`], [`message`]: durations and sizes with units, suggestions for misspelt names, texts of others in
 //!   messages.
+//! - [`private_file`]: files that only their owner can read.
 
 #![allow(missing_docs, reason = "used by this workspace alone; a comment states what a name cannot")]
 
@@ -24,6 +25,7 @@ pub mod message;
 pub mod nearest;
 pub mod outcome;
 pub mod page;
+pub mod private_file;
 pub mod rate;
 pub mod record;
 pub mod seed;

@@ -3,6 +3,7 @@
 use std::{fmt, fs::OpenOptions, io, path::Path};
 
 use rustix::fs::{Access, access};
+use stockade_model::private_file::NotPrivate;
 
 use crate::{
     admin::{Token, TokenError},
@@ -79,6 +80,9 @@ fn token_warning(config: &Config) -> Result<Option<String>, TokenError> {
 
 fn snapshot_error(snapshot: &SnapshotConfig) -> Option<String> {
     let path = &snapshot.path;
+    if path.is_symlink() {
+        return Some(format!("cannot keep the snapshot at {}: {}", path.display(), NotPrivate::Link));
+    }
     // Snapshots replace the file, so that its folder has to be writable, too.
     let error = writable(path).and_then(|()| writable(&path.with_added_extension("new"))).err()?;
     Some(format!("cannot write the snapshot to {}: {error}", path.display()))

@@ -9,7 +9,7 @@ use std::{
     time::SystemTime,
 };
 
-use stockade_model::time::Runtime;
+use stockade_model::{private_file, time::Runtime};
 
 use super::{
     RestoreError, Restored, Snapshots,
@@ -26,6 +26,9 @@ use crate::{cache::Cache, locks::Lock};
 /// recorded when it is enqueued.) (After a loss of power the last seconds of a journal may be missing.) An entry that was
 /// invalidated [softly](crate::Invalidation::Soft) is gone after a restart. After [`invalidate_where`](crate::Cache::invalidate_where), and after
 /// four million records, nothing is restored until the next snapshot: [`is_outdated`](Self::is_outdated).
+///
+/// The files hold what the cache holds: only their owner can read them. No link is followed, neither to read nor to write, and files
+/// that another user owns or may write are not restored.
 ///
 /// ```
 /// use std::time::SystemTime;
@@ -88,7 +91,7 @@ where
         }
         *journal = Some(self.begin_journal(cache, &earlier)?);
         drop(journal);
-        let file = match File::open(&self.path) {
+        let file = match private_file::open(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Restored::default()),
             opened => opened?,
         };
@@ -117,7 +120,7 @@ where
         let number = journal.number() + 1;
         journal.follow(number)?;
         let new = self.path.with_added_extension("new");
-        let written = File::create(&new).and_then(|file| {
+        let written = private_file::create(&new).and_then(|file| {
             let entries = self.snapshots.write_with(cache, now, number, &file)?;
             file.sync_all()?;
             fs::rename(&new, &self.path)?;

@@ -18,7 +18,7 @@ use std::{
 use bytes::{Buf, BufMut};
 use foldhash::quality::FixedState;
 use hashbrown::HashSet;
-use stockade_model::seed::Seed;
+use stockade_model::{private_file, seed::Seed};
 
 use crate::{
     locks::Lock,
@@ -57,7 +57,7 @@ impl Journal {
 
     /// Begins the journal with this number.
     pub(super) fn follow(&self, number: u64) -> io::Result<()> {
-        let mut file = File::create(path(&self.snapshot, number))?;
+        let mut file = private_file::create(&path(&self.snapshot, number))?;
         let [keys, tags] = self.seeds;
         let mut header = Vec::with_capacity(HEADER_BYTES);
         header.put_slice(MAGIC);
@@ -145,7 +145,7 @@ impl Invalidated {
     pub(super) fn read(path: &Path) -> io::Result<Self> {
         let mut bytes = Vec::new();
         let bytes_max = (HEADER_BYTES + (RECORDS_MAX + 1) * RECORD_BYTES) as u64;
-        File::open(path)?.take(bytes_max).read_to_end(&mut bytes)?;
+        private_file::open(path)?.take(bytes_max).read_to_end(&mut bytes)?;
         let mut invalidated = Self {
             is_all: true,
             key_hasher: FixedState::default(),

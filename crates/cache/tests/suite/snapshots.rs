@@ -4,6 +4,7 @@ use std::{
     fs,
     io::{self, Write},
     ops::Range,
+    os::unix::fs::{MetadataExt, symlink},
     path::Path,
     time::{Duration, SystemTime},
 };
@@ -364,6 +365,61 @@ fn a_damaged_journal_restores_nothing_that_was_invalidated() {
             assert_eq!(entries_with(&bytes).await, 0, "byte {damaged}");
             assert_eq!(entries_with(&whole[..damaged]).await, 0, "of {damaged} bytes");
         }
+    });
+}
+
+#[test]
+fn snapshots_and_journals_are_for_their_owner_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("cache.snapshot");
+    let modes = || {
+        let modes = names(directory.path()).into_iter().map(|name| {
+            let about = fs::symlink_metadata(directory.path().join(&name)).unwrap();
+            format!("{name} {:o}", about.mode())
+        });
+        modes.collect::<Vec<_>>()
+    };
+    run(async |time| {
+        let (cache, file, _) = restarted(&time, &path, 1).await;
+        assert_eq!(modes(), ["cache.snapshot.invalidated.0 100600"]);
+        cache.insert(key(1), "a user's answer".to_owned());
+        for number in 1..=2 {
+            file.write(&cache, NOON).unwrap();
+            let journal = format!("cache.snapshot.invalidated.{number} 100600");
+            assert_eq!(modes(), ["cache.snapshot 100600".to_owned(), journal]);
+        }
+    });
+}
+
+/// In a folder that others may write, a link under a name that is known beforehand leads to a file of this process.
+#[test]
+fn snapshots_follow_no_link() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let snapshot = path("cache.snapshot");
+    fs::write(path("victim"), "untouched").unwrap();
+    run(async |time| {
+        let (cache, file, _) = restarted(&time, &snapshot, 1).await;
+        cache.insert(key(1), String::new());
+        symlink(path("victim"), path("cache.snapshot.new")).unwrap();
+        symlink(path("victim"), path("cache.snapshot.invalidated.1")).unwrap();
+        file.write(&cache, NOON).unwrap();
+        cache.invalidate(&key(1), Invalidation::Hard);
+        assert_eq!(fs::read_to_string(path("victim")).unwrap(), "untouched");
+        assert_eq!(names(directory.path()), ["cache.snapshot", "cache.snapshot.invalidated.1", "victim"]);
+        assert!(fs::symlink_metadata(&snapshot).unwrap().is_file());
+
+        // Nor is one read: another user may have written its target.
+        file.write(&cache, NOON).unwrap();
+        fs::rename(&snapshot, path("elsewhere")).unwrap();
+        symlink(path("elsewhere"), &snapshot).unwrap();
+        let cache = started(&stampede(), &time, 2).await;
+        let file = SnapshotFile::new(&snapshot, snapshots());
+        let refused = file.restore(&cache, NOON).unwrap_err();
+        assert!(refused.to_string().contains("it is a link"), "{refused}");
+        // The next snapshot takes its place.
+        file.write(&cache, NOON).unwrap();
+        assert!(fs::symlink_metadata(&snapshot).unwrap().is_file() && path("elsewhere").exists());
     });
 }
 

@@ -1,14 +1,12 @@
-//! The settings of a child process, as a TOML file.
+//! The settings of a child process, as a file.
 
 use std::{
-    fs::{self, File},
     io::{self, Write as _},
-    os::unix::fs::OpenOptionsExt as _,
     path::Path,
 };
 
 use serde_json::{Map, Value};
-use stockade_model::record::Role;
+use stockade_model::{private_file, record::Role};
 use stockade_source::secrets::masked_file;
 
 use super::{
@@ -25,19 +23,29 @@ pub(super) fn start_with_settings(
     path: &Path,
 ) -> Result<Child, HttpError> {
     let text: String = settings.iter().map(line).collect();
-    write_secret(path, &text).map_err(file_error(path))?;
-    let folder = path.parent().unwrap_or(Path::new(""));
     let mut arguments: Vec<String> = command.iter().map(|word| (*word).to_owned()).collect();
     arguments.push(path.display().to_string());
-    let child = Child::start(ChildArguments { role: Role::Proxy, program, arguments: &arguments, folder });
-    fs::write(path, masked_file(&text)).map_err(file_error(path))?;
-    Ok(child?)
+    start_with_file(Role::Proxy, program, &arguments, path, &text)
 }
 
-/// Writes a file that only its owner can read.
-fn write_secret(path: &Path, text: &str) -> io::Result<()> {
-    let mut file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path)?;
-    file.write_all(text.as_bytes())
+/// Starts `stockade ARGUMENTS...` with this text in the file. Only its owner can read it, and after the start a copy without secrets
+/// replaces it.
+pub(super) fn start_with_file(
+    role: Role,
+    program: &Path,
+    arguments: &[String],
+    path: &Path,
+    text: &str,
+) -> Result<Child, HttpError> {
+    let write = |text: &str| {
+        let written = private_file::create(path).and_then(|mut file| file.write_all(text.as_bytes()));
+        written.map_err(file_error(path))
+    };
+    write(text)?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let child = Child::start(ChildArguments { role, program, arguments, folder });
+    write(&masked_file(text))?;
+    Ok(child?)
 }
 
 fn line((key, value): (&String, &Value)) -> String {

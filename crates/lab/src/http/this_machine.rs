@@ -1,7 +1,6 @@
 //! Servers as child processes on this machine.
 
 use std::{
-    fs,
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
 };
@@ -14,8 +13,8 @@ use stockade_model::{
 
 use super::{
     HttpError,
-    child::{Child, ChildArguments},
-    settings::{file_error, start_with_settings},
+    child::Child,
+    settings::{start_with_file, start_with_settings},
 };
 use crate::host::host;
 
@@ -60,11 +59,10 @@ impl ThisMachine {
     /// Its stages start at `/start`.
     fn start_origin(&self, order: &ServerOrder, folder: &Path) -> Result<Child, HttpError> {
         let path = folder.join("origin.json");
-        fs::write(&path, &order.settings).map_err(file_error(&path))?;
-        let (path, listen) = (path.display().to_string(), self.listen(order));
-        let arguments = ["origin", &path, "--listen", &listen, "--admin", "127.0.0.1:0", "--hold"];
+        let (recipe, listen) = (path.display().to_string(), self.listen(order));
+        let arguments = ["origin", &recipe, "--listen", &listen, "--admin", "127.0.0.1:0", "--hold"];
         let (arguments, program) = (arguments.map(str::to_owned), &self.program);
-        Ok(Child::start(ChildArguments { role: Role::Origin, program, arguments: &arguments, folder })?)
+        start_with_file(Role::Origin, program, &arguments, &path, &order.settings)
     }
 
     fn start_proxy(&self, order: &ServerOrder, folder: &Path) -> Result<Child, HttpError> {
