@@ -1,6 +1,6 @@
 # Commands are cargo's. The scripts install the packages that the tests need.
 
-.PHONY: test check bench fuzz book man deny api deploy-check instructions deps fmt
+.PHONY: test stand check bench fuzz book man deny api deploy-check instructions deps fmt
 
 CARGO ?= cargo
 REPOSITORY ?= $(patsubst %.git,%,$(shell git config --get remote.origin.url))
@@ -12,8 +12,17 @@ SHUTTLE = RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/scripts/rustc-with-shuttle
 # Runs every test, on a machine that may never have seen the project. Tests of a server that cannot be installed are
 # skipped, and named.
 test: deps
-	$(CARGO) test --workspace --all-features --locked -- $$(scripts/skip-missing)
+	$(CARGO) test --workspace --all-features --locked -- --skip stand_ $$(scripts/skip-missing)
+	$(STAND) stand_ordinary:: --test-threads 4 $$(scripts/skip-missing)
 	$(SHUTTLE) $(CARGO) test --package stockade-cache --lib --locked
+
+# Drives two users through Stockade, nginx and Varnish in front of nine stock servers and frameworks, and writes
+# docs/results/stand. Twenty minutes. `make stand NAME=rails`: one of them. What cannot be installed is skipped, and named.
+STAND = $(CARGO) test --workspace --all-features --locked --test stand --
+stand:
+	@scripts/install-missing stand
+	@scripts/install-stacks all
+	STAND_RESULTS=$(CURDIR)/docs/results/stand $(STAND) $(NAME) --test-threads 1 $$(scripts/skip-missing stand)
 
 # Checks what has to be spotless before a commit.
 check: deps
@@ -77,4 +86,5 @@ fmt:
 deps:
 	@scripts/install-missing
 	@scripts/build-mongodb || echo "MongoDB cannot be built: its tests are skipped" >&2
+	@scripts/install-stacks
 	@scripts/install-couchdb || echo "CouchDB cannot be installed: its tests are skipped" >&2

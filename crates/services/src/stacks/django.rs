@@ -29,7 +29,7 @@ fn start() -> Result<StackServer, ServiceError> {
         // WhiteNoise serves the files that this command compresses.
         format!(
             "/usr/bin/python3 -m whitenoise.compress {folder}/static && exec {PROGRAM} --chdir {folder} \
-             --bind 127.0.0.1:{port} --worker-class gthread --threads 64 --keep-alive 1 \
+             --bind 127.0.0.1:{port} --worker-class gthread --threads 100 --keep-alive 1 \
              --access-logfile {folder}/access.log --access-logformat '%(m)s %(U)s?%(q)s %(s)s %(H)s' stand.wsgi",
             port = server.port()
         ),

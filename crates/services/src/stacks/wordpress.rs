@@ -1,4 +1,4 @@
-//! WordPress of Debian: nginx, PHP-FPM and MariaDB.
+//! `WordPress` of Debian: nginx, PHP-FPM and `MariaDB`.
 
 use std::{ffi::OsString, fs, path::Path, process::Command};
 
@@ -11,13 +11,12 @@ use crate::{
 };
 
 const NGINX: &str = "/usr/sbin/nginx";
-const PHP_FPM: &str = "/usr/sbin/php-fpm8.2";
 const MARIADB: &str = "/usr/sbin/mariadbd";
 
 pub(super) const STACK: Stack = Stack {
     name: "WordPress",
     app: "wordpress",
-    needs: &[NGINX, PHP_FPM, MARIADB, "/usr/bin/php", "/usr/share/wordpress/wp-settings.php"],
+    needs: &[NGINX, MARIADB, "/usr/bin/php", "/usr/share/wordpress/wp-settings.php"],
     version: r"echo $(sed -n 's:^\$wp_version = .\(.*\).;:\1:p' /usr/share/wordpress/wp-includes/version.php) PHP $(php -r 'echo PHP_VERSION;')",
     start,
 };
@@ -37,7 +36,7 @@ fn start() -> Result<StackServer, ServiceError> {
     Ok(StackServer { server, others, h2_port: Some(h2_port), reload: Some(Signal::HUP) })
 }
 
-/// MariaDB at a socket in the folder, with an empty database.
+/// `MariaDB` at a socket in the folder, with an empty database.
 fn start_database(folder: &Path) -> Result<RunningServer, ServiceError> {
     let mut server = RunningServer::new("mariadb")?;
     let (data, socket) = (folder.join("mysql"), folder.join("mysql.sock"));
@@ -68,8 +67,16 @@ fn start_php(folder: &Path) -> Result<RunningServer, ServiceError> {
     let mut server = RunningServer::new("php-fpm")?;
     let file = folder.join("php-fpm.conf").display().to_string();
     let socket = folder.join("php.sock");
-    server.start("TERM", &[PHP_FPM, "--nodaemonize", "--fpm-config", &file], |_| exists(&socket))?;
+    server.start("TERM", &[&php_fpm(), "--nodaemonize", "--fpm-config", &file], |_| exists(&socket))?;
     Ok(server)
+}
+
+/// Debian has its version in its name.
+fn php_fpm() -> String {
+    let programs = fs::read_dir("/usr/sbin").into_iter().flatten().flatten().map(|entry| entry.path());
+    let newest =
+        programs.map(|path| path.display().to_string()).filter(|path| path.contains("/php-fpm")).max();
+    newest.unwrap_or_else(|| "php-fpm".to_owned())
 }
 
 fn exists(socket: &Path) -> Result<(), String> {

@@ -15,8 +15,8 @@ use crate::http::{field, fields, read_body, read_head, response_length, status};
 
 /// The longest silence that a client bears.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The longest note of a failure, in bytes of heads.
-const NOTES_MAX: usize = 6;
+/// Failures of a row that are shown with their heads.
+const NOTES_MAX: usize = 3;
 
 /// The clients of one row: their requests carry its name, and it keeps what went wrong.
 #[derive(Debug)]

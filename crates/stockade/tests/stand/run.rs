@@ -25,20 +25,14 @@ pub struct Outcome {
     pub exchanges: Vec<Exchange>,
 }
 
-/// Outcomes in the order of the rows and of the caches. Caches run at the same time, each in front of a stack of its own.
+/// Outcomes in the order of the rows and of the caches. Caches run at the same time, each in front of an origin of its own.
 pub fn measure(stack: Stack) -> Vec<Outcome> {
     let mut outcomes: Vec<_> = thread::scope(|scope| {
-        let runs: Vec<_> = Cache::ALL
-            .into_iter()
-            .flat_map(|cache| [false, true].map(|is_alone| (cache, is_alone)))
-            .map(|(cache, is_alone)| {
-                scope.spawn(move || {
-                    measure_one(stack, cache, is_alone).unwrap_or_else(|error| {
-                        panic!("{} in front of {}: {error}", cache.name(), stack.name)
-                    })
-                })
-            })
-            .collect();
+        let run = |cache: Cache| {
+            measure_one(stack, cache)
+                .unwrap_or_else(|error| panic!("{} in front of {}: {error}", cache.name(), stack.name))
+        };
+        let runs = Cache::ALL.map(|cache| scope.spawn(move || run(cache)));
         runs.into_iter().flat_map(|run| run.join().expect("it says why it failed")).collect()
     });
     let place = |row: &Row| ROWS.iter().position(|other| other.name == row.name);
@@ -46,24 +40,21 @@ pub fn measure(stack: Stack) -> Vec<Outcome> {
     outcomes
 }
 
-/// The rows that run alone, each on a cache that was just started, or the others at the same time.
-fn measure_one(stack: Stack, cache: Cache, is_alone: bool) -> Result<Vec<Outcome>, ServiceError> {
+fn measure_one(stack: Stack, cache: Cache) -> Result<Vec<Outcome>, ServiceError> {
     let origin = stack.start()?;
+    warm_up(&origin);
     let tap = if cache == Cache::StockadeH2 { None } else { Some(Tap::start(origin.address())?) };
     let address = match (&tap, origin.h2_address()) {
         (Some(tap), _) => tap.address,
         (None, Some(address)) => address,
         (None, None) => return Ok(Vec::new()),
     };
-    let rows = ROWS.into_iter().filter(|row| row.is_alone == is_alone);
-    let rows = rows.filter(|row| !row.needs_reload || origin.can_reload());
     let start = |running: &ProgramServer, row: Row| {
         (row, Clients::new(([127, 0, 0, 1], running.port()).into(), row.name.to_owned()))
     };
     let run = |(row, clients): &(Row, Clients)| (row.run)(clients, &origin);
-    let mut measured = Vec::new();
-    if is_alone {
-        let mut running = cache.start(address)?;
+    let one_after_another = |rows: &mut dyn Iterator<Item = Row>| -> Result<Vec<_>, ServiceError> {
+        let (mut running, mut measured) = (cache.start(address)?, Vec::new());
         for row in rows {
             // Its breaker would remember the row before. The others have none.
             if cache.is_ours() && !measured.is_empty() {
@@ -73,11 +64,19 @@ fn measure_one(stack: Stack, cache: Cache, is_alone: bool) -> Result<Vec<Outcome
             run(&one);
             measured.push(one);
         }
-    } else {
-        let running = cache.start(address)?;
-        measured.extend(rows.map(|row| start(&running, row)));
-        thread::scope(|scope| measured.iter().for_each(|one| drop(scope.spawn(move || run(one)))));
-    }
+        Ok(measured)
+    };
+    let together = cache.start(address)?;
+    let together: Vec<_> =
+        ROWS.into_iter().filter(|row| !row.is_alone).map(|row| (start(&together, row), &together)).collect();
+    let alone = thread::scope(|scope| {
+        together.iter().for_each(|(one, _)| drop(scope.spawn(move || run(one))));
+        one_after_another(&mut ROWS.into_iter().filter(|row| row.is_alone && !row.needs_reload))
+    })?;
+    // When nobody else uses the origin.
+    let reloads = ROWS.into_iter().filter(|row| row.needs_reload && origin.can_reload());
+    let reloading = one_after_another(&mut reloads.into_iter())?;
+    let measured = together.into_iter().map(|(one, _)| one).chain(alone).chain(reloading);
     let log = settled_log(&origin)?;
     let exchanges = tap.map(|tap| tap.exchanges()).unwrap_or_default();
     let outcome = |(row, clients): (Row, Clients)| {
@@ -93,7 +92,26 @@ fn measure_one(stack: Stack, cache: Cache, is_alone: bool) -> Result<Vec<Outcome
             exchanges: of_row(&exchanges, row.name),
         }
     };
-    Ok(measured.into_iter().map(outcome).collect())
+    Ok(measured.map(outcome).collect())
+}
+
+/// Requests every kind of page once, since frameworks load on first use.
+fn warm_up(origin: &StackServer) {
+    let clients = Clients::new(origin.address(), "warm_up".to_owned());
+    for target in [
+        "/page",
+        "/article",
+        "/language",
+        "/account",
+        "/form",
+        "/slow?seconds=0",
+        "/missing",
+        "/static/style.css",
+    ] {
+        // Whether it is right is a row's matter.
+        let _ = clients.get(target).gzip().send();
+    }
+    let _ = clients.request("POST", "/echo").send();
 }
 
 /// The access log after it has not grown for a while: servers write to it after they have answered.

@@ -3,7 +3,7 @@
 use crate::{http::status, run::Outcome};
 
 /// Exchanges of a complaint, at most.
-const EXCHANGES_MAX: usize = 8;
+const EXCHANGES_MAX: usize = 4;
 
 /// Every row in which Stockade does worse, with the heads.
 pub fn complaints(outcomes: &[Outcome]) -> Vec<String> {
@@ -42,7 +42,10 @@ pub fn reasons(ours: &Outcome, peers: &[&Outcome]) -> Vec<String> {
     if let Some(loads) = best_loads.filter(|&loads| ours.loads > loads) {
         reasons.push(format!("{} loads, where the best has {loads}", ours.loads));
     }
-    let full = comparable.iter().map(|peer| peer.full()).min();
+    // Without validators each load is whole.
+    let is_revalidated = |peer: &Outcome| peer.not_modified > 0;
+    let full = |peer: &Outcome| if is_revalidated(peer) { peer.full() } else { peer.full().max(necessary) };
+    let full = comparable.iter().map(|peer| full(peer)).min();
     if let Some(full) = full.filter(|&full| ours.full() > full) {
         reasons.push(format!("{} whole answers of the origin, where the best has {full}", ours.full()));
     }
@@ -91,4 +94,93 @@ fn complaint(ours: &Outcome, peers: &[&Outcome], reasons: &[String]) -> String {
     let statuses = ours.exchanges.iter().map(|one| one.response.as_deref().map_or(0, status).to_string());
     text += &format!("\nstatuses of the origin: {}\n", statuses.collect::<Vec<_>>().join(" "));
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::{
+        caches::Cache,
+        client::Tally,
+        rows::{ROWS, Row},
+    };
+
+    fn row(name: &str) -> Row {
+        ROWS.into_iter().find(|row| row.name == name).expect("a row has this name")
+    }
+
+    /// Requests, foreign answers, failures, loads, and 304s among these.
+    fn outcome(cache: Cache, row: Row, figures: [u32; 5]) -> Outcome {
+        let [sent, foreign, failed, loads, not_modified] = figures;
+        let tally = Tally { sent, foreign, failed, ..Tally::default() };
+        Outcome { cache, row, tally, loads, not_modified, exchanges: Vec::new() }
+    }
+
+    #[track_caller]
+    fn assert_reasons(name: &str, ours: [u32; 5], nginx: [u32; 5], varnish: [u32; 5], expected: &[&str]) {
+        let row = row(name);
+        let peers = [outcome(Cache::Nginx, row, nginx), outcome(Cache::Varnish, row, varnish)];
+        let reasons = reasons(&outcome(Cache::Stockade, row, ours), &peers.iter().collect::<Vec<_>>());
+        assert_eq!(reasons, expected);
+    }
+
+    #[test]
+    fn ours_is_compared_with_the_best_that_answers_as_well() {
+        let (good, none): (_, &[&str]) = ([10, 0, 0, 1, 0], &[]);
+        assert_reasons("hits", good, good, [10, 0, 0, 10, 0], none);
+        assert_reasons(
+            "hits",
+            [10, 0, 0, 2, 0],
+            good,
+            [10, 0, 0, 10, 0],
+            &["2 loads, where the best has 1", "2 whole answers of the origin, where the best has 1"],
+        );
+        // Few loads are no merit of a cache that fails, or gives away what belongs to others.
+        assert_reasons("hits", [10, 0, 0, 5, 0], [10, 0, 1, 1, 0], [10, 9, 0, 1, 0], none);
+        assert_reasons(
+            "hits",
+            [10, 1, 2, 1, 0],
+            [10, 0, 1, 1, 0],
+            [10, 0, 3, 1, 0],
+            &["1 answers of another user", "2 failures, where the best has 1"],
+        );
+        // As many requests as time allowed.
+        assert_reasons("reload", [300, 0, 0, 300, 0], [200, 0, 0, 200, 0], [100, 0, 0, 100, 0], none);
+    }
+
+    #[test]
+    fn a_304_followed_by_a_200_is_a_finding_and_a_necessary_load_is_not() {
+        assert_reasons(
+            "file_gzip",
+            [4, 0, 0, 7, 3],
+            [4, 0, 0, 4, 3],
+            [4, 0, 0, 4, 3],
+            &["7 loads, where the best has 4", "4 whole answers of the origin, where the best has 1"],
+        );
+        // nginx may keep a page for a second more than its lifetime.
+        assert_reasons("file_gzip", [4, 0, 0, 4, 3], [4, 0, 0, 3, 2], [4, 0, 0, 4, 3], &[]);
+        assert_reasons("article", [4, 0, 0, 4, 0], [4, 0, 0, 3, 0], [4, 0, 0, 4, 0], &[]);
+    }
+
+    #[test]
+    fn loads_of_what_is_not_comparable_do_not_count() {
+        assert_reasons("gzip", [8, 0, 0, 2, 0], [8, 0, 0, 2, 0], [8, 0, 0, 1, 0], &[]);
+        assert_reasons("head", [5, 0, 0, 2, 0], [5, 0, 0, 1, 0], [5, 0, 0, 1, 0], &[]);
+    }
+
+    #[test]
+    fn slow_answers_are_bounded_unless_the_peers_are_as_slow() {
+        let row = row("slow_6s");
+        let with = |cache, seconds| {
+            let mut outcome = outcome(cache, row, [3, 0, 0, 1, 0]);
+            outcome.tally.longest = Duration::from_secs(seconds);
+            outcome
+        };
+        for (ours, theirs, findings) in [(12, 6, 0), (14, 6, 1), (14, 10, 0)] {
+            let reasons = reasons(&with(Cache::Stockade, ours), &[&with(Cache::Varnish, theirs)]);
+            assert_eq!(reasons.len(), findings, "{ours} s: {reasons:?}");
+        }
+    }
 }

@@ -3,5 +3,5 @@
 bind "tcp://127.0.0.1:#{ENV.fetch("PORT")}"
 environment "production"
 workers 2
-threads 32, 32
+threads 50, 50
 persistent_timeout 1
