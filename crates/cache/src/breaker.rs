@@ -16,7 +16,7 @@
 //! time, and after a failed one the next only after `open_for`.
 //!
 //! On the ramp the source has as many loads in flight as probes at first, and one more after each answer. Loads beyond wait for
-//! their turn.
+//! their turn. With [`Breaker::wait`] they also wait for the next probes.
 //!
 //! A few bad keys or clients do not close a route. While other loads are answered, failures count only if they are
 //! independent (no two share a key or a client): five of them, or as many as all loads of the window have. If nothing
@@ -81,7 +81,7 @@ pub(crate) struct RouteBreaker {
     circuit: Lock<Circuit>,
     /// The time from which all loads pass, in nanoseconds. Read without the lock.
     closed_from: AtomicU64,
-    /// Wakes the loads that wait for their turn on the ramp, in their order.
+    /// Wakes the loads that wait for their turn, in their order.
     turns: Notify,
     waiting: AtomicUsize,
 }
@@ -90,7 +90,7 @@ pub(crate) struct RouteBreaker {
 #[derive(Debug)]
 pub(crate) enum BreakerVerdict<R: Runtime> {
     Admitted(BreakerPermit<R>),
-    /// On the ramp: [`RouteBreaker::wait_for_turn`].
+    /// On the ramp, or shortly before the answers of probes: [`RouteBreaker::wait_for_turn`].
     Wait,
     Refused,
 }
@@ -176,7 +176,7 @@ impl RouteBreaker {
         }
     }
 
-    /// Waits on the ramp until the load is admitted. `None`: its turn has not come until `patience`, `waiting_max` loads wait already,
+    /// Waits until the load is admitted. `None`: its turn has not come until `patience`, `waiting_max` loads wait already,
     /// or the circuit has opened again.
     pub(crate) async fn wait_for_turn<R: Runtime>(
         self: &Arc<Self>,
@@ -186,6 +186,7 @@ impl RouteBreaker {
         waiting_max: usize,
     ) -> Option<BreakerPermit<R>> {
         let _waiting = WaitCount::try_start(&self.waiting, waiting_max)?;
+        let started = runtime.now();
         loop {
             let turn = self.turns.notified();
             match self.try_admit(identity, runtime) {
@@ -194,7 +195,11 @@ impl RouteBreaker {
                     self.turns.notify_one();
                     return Some(permit);
                 }
-                Err(Admission::Wait { until }) if runtime.now() < patience => {
+                Err(Admission::Wait { until, at_most }) => {
+                    let patience = at_most.map_or(patience, |at_most| patience.min(started + at_most));
+                    if runtime.now() >= patience {
+                        return None;
+                    }
                     before(runtime, until.min(patience), turn).await;
                 }
                 Err(_) => return None,

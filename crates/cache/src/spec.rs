@@ -215,6 +215,8 @@ struct BreakerSettings {
     min_calls: Option<u32>,
     /// How long it is open before it admits probes. Default: "5s".
     open_for: Option<TextValue<DurationValue>>,
+    /// How long a load waits for the next probes, or for their answers, before it is refused. Default: "0s".
+    wait: Option<TextValue<DurationValue>>,
     /// Probes at once, and answers after which it closes. Default: 3.
     probes: Option<u32>,
     /// How long it then bounds the loads in flight: to `probes` first, and one more after each answer. Default: "10s".
@@ -290,6 +292,12 @@ impl<T> CacheTable<T> {
     #[must_use]
     pub fn has_ttl(&self) -> bool {
         self.ttl.is_some()
+    }
+
+    /// True if the table itself says something of the breaker.
+    #[must_use]
+    pub fn has_breaker(&self) -> bool {
+        self.breaker.is_some()
     }
 
     /// True if the table itself has a deadline of loads.
@@ -380,6 +388,7 @@ impl BreakerSettings {
             open_for: plain(&self.open_for, preset.open_for),
             probes: self.probes.unwrap_or(preset.probes),
             ramp: plain(&self.ramp, preset.ramp),
+            wait: plain(&self.wait, preset.wait),
         }
     }
 }

@@ -25,6 +25,8 @@ pub struct Breaker {
     pub min_calls: u32,
     /// How long it stays open before it admits probes.
     pub open_for: Duration,
+    /// How long a load waits for the next probes, or for their answers, before it is refused. Zero: it is refused at once.
+    pub wait: Duration,
     /// How many probes it admits at once, of different keys, and not all of one client. After as many answers it closes; if one
     /// fails it opens again.
     pub probes: u32,
@@ -40,6 +42,7 @@ impl Breaker {
         period: Duration::from_secs(10),
         min_calls: 20,
         open_for: Duration::from_secs(5),
+        wait: Duration::ZERO,
         probes: 3,
         ramp: Duration::from_secs(10),
     };
@@ -55,6 +58,13 @@ impl Breaker {
             return Err(InvalidStrategy("the breaker's `period` and `probes` have to be above 0"));
         }
         Ok(())
+    }
+
+    fn wait_until(&self, until: Time, now: Time) -> Admission {
+        if self.wait.is_zero() || until - now > self.wait {
+            return Admission::Refused;
+        }
+        Admission::Wait { until, at_most: Some(self.wait) }
     }
 
     /// How many independent failures open the breaker while other loads are answered: five, or half of the failures that
@@ -117,9 +127,10 @@ pub(crate) enum LoadOutcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
     Admitted(AdmittedLoad),
-    /// The source has as many loads as it has shown to take. The bound ends at this time at the latest.
+    /// Ask again when a load has ended, or at this time. `at_most`: how long this goes on; `None`: as long as the caller likes.
     Wait {
         until: Time,
+        at_most: Option<Duration>,
     },
     Refused,
 }
@@ -208,7 +219,9 @@ impl Circuit {
                     *ramp = None;
                 }
                 match ramp {
-                    Some(ramp) if !ramp.has_room(now) => return Admission::Wait { until: ramp.until },
+                    Some(ramp) if !ramp.has_room(now) => {
+                        return Admission::Wait { until: ramp.until, at_most: None };
+                    }
                     Some(ramp) => ramp.in_flight += 1,
                     None => {}
                 }
@@ -220,7 +233,11 @@ impl Circuit {
             {
                 round.in_flight.push(identity);
             }
-            CircuitState::Open { .. } | CircuitState::HalfOpen { .. } => return Admission::Refused,
+            CircuitState::Open { until } => return self.config.wait_until(*until, now),
+            CircuitState::HalfOpen { .. } if self.failed_probes.may_try(identity.key, now) => {
+                return self.config.wait_until(now + self.config.wait, now);
+            }
+            CircuitState::HalfOpen { .. } => return Admission::Refused,
         }
         Admission::Admitted(admitted)
     }
@@ -351,6 +368,7 @@ mod tests {
         period: Duration::from_secs(10),
         min_calls: 10,
         open_for: Duration::from_secs(5),
+        wait: Duration::ZERO,
         probes: 3,
         ramp: Duration::from_secs(10),
     };
@@ -539,7 +557,7 @@ mod tests {
         for round in 0..5 {
             let ms = 5_001 + 100 * round;
             let loads: Vec<_> = std::iter::from_fn(|| admit(&mut circuit, ms, ONE)).collect();
-            assert_eq!(circuit.admit(at(ms), ONE), Admission::Wait { until: at(15_000) });
+            assert_eq!(circuit.admit(at(ms), ONE), Admission::Wait { until: at(15_000), at_most: None });
             assert!(!circuit.may_admit(at(ms), ONE));
             at_once.push(loads.len());
             loads.iter().for_each(|load| circuit.record_result(*load, at(ms + 100), LoadOutcome::Answered));
@@ -554,6 +572,22 @@ mod tests {
         // After its end all pass.
         assert!((0..200).all(|_| admit(&mut circuit, 15_000, ONE).is_some()));
         assert!(is_closed(&circuit));
+    }
+
+    #[test]
+    fn load_waits_for_the_next_probes_if_they_are_near() {
+        let wait = Duration::from_secs(1);
+        let mut circuit = opened(0);
+        circuit.config.wait = wait;
+        assert_eq!(circuit.admit(at(3_999), ONE), Admission::Refused);
+        assert_eq!(circuit.admit(at(4_000), ONE), Admission::Wait { until: at(5_000), at_most: Some(wait) });
+        let probes: Vec<_> = (0..3).filter_map(|i| admit(&mut circuit, 5_000, other(i))).collect();
+        assert_eq!(circuit.admit(at(5_100), ONE), Admission::Wait { until: at(6_100), at_most: Some(wait) });
+        // Of a key whose probe has failed a load does not wait.
+        circuit.record_result(probes[0], at(5_200), LoadOutcome::Failed);
+        assert!((10..12).all(|i| admit(&mut circuit, 10_200, other(i)).is_some()));
+        assert!(load_of(&mut circuit, other(0), 10_200, false));
+        assert_eq!(circuit.admit(at(10_300), other(0)), Admission::Refused);
     }
 
     #[test]

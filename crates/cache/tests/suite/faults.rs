@@ -521,6 +521,7 @@ fn breaker_stops_loads_and_ramps_them_up_again() {
         open_for: 5 * SEC,
         probes: 2,
         ramp: 10 * SEC,
+        wait: Duration::ZERO,
     };
     let strategy = Strategy { sie: 600 * SEC, ttl: Some(SEC), breaker: Some(breaker), ..fallback() };
     let fixture = Fixture::new(strategy);

@@ -219,6 +219,7 @@ fn any_strategy() -> impl Strategy<Value = Cached> {
             open_for: 5 * MS,
             probes,
             ramp: ramp_ms * MS,
+            wait: Duration::ZERO,
         })),
     ];
     let stale = (0..20_u32, 0..30_u32, 0..15_u32, prop::option::of(1..20_u32));

@@ -9,6 +9,7 @@ use std::{
     num::NonZeroUsize,
     path::{Path, PathBuf},
     str::FromStr,
+    time::Duration,
 };
 
 use http::{HeaderName, StatusCode};
@@ -284,6 +285,9 @@ fn shadow(table: ShadowSection) -> Result<ShadowConfig, TomlError> {
     Ok(shadow)
 }
 
+/// A breaker of which the file says nothing is open for this time, and a request waits as long for its probes.
+const PROBES_EVERY: Duration = Duration::from_secs(1);
+
 /// The strategy of routes without a cache block, or of one route.
 struct StatedStrategy {
     strategy: Strategy,
@@ -291,11 +295,14 @@ struct StatedStrategy {
     has_ttl: bool,
     /// True if a file states the deadline of its loads.
     has_deadline: bool,
+    /// True if a file states something of the breaker.
+    has_breaker: bool,
 }
 
 fn base(table: Option<&Spanned<CacheTable<SharedTierUrl>>>) -> Result<StatedStrategy, TomlError> {
     let default = Strategy::preset(STRATEGY).expect("a preset");
-    let default = StatedStrategy { strategy: default, has_ttl: false, has_deadline: false };
+    let default =
+        StatedStrategy { strategy: default, has_ttl: false, has_deadline: false, has_breaker: false };
     let Some(table) = table else { return Ok(default) };
     default.with(table)
 }
@@ -310,6 +317,7 @@ impl StatedStrategy {
             strategy,
             has_ttl: table.has_ttl() || is_kept && self.has_ttl,
             has_deadline: table.has_deadline() || is_kept && self.has_deadline,
+            has_breaker: table.has_breaker() || is_kept && self.has_breaker,
         })
     }
 }
@@ -369,7 +377,7 @@ fn route(
 ) -> Result<RouteConfig, TomlError> {
     let origin = origin_of(table.origin.as_ref(), at, origins)?;
     let of_route;
-    let StatedStrategy { strategy, has_ttl, has_deadline } = match &table.cache {
+    let StatedStrategy { strategy, has_ttl, has_deadline, has_breaker } = match &table.cache {
         None => base,
         Some(cache) => {
             if let at @ Some(_) = cache.get_ref().limit_span() {
@@ -382,6 +390,10 @@ fn route(
     };
     let negative_ttl = table.negative_ttl.map(|ttl| ttl.0.0);
     let mut strategy = Strategy { negative_ttl, ..strategy.clone() };
+    if let (Some(breaker), false) = (&mut strategy.breaker, has_breaker) {
+        // A client that waits for a moment has its page when the origin is back, in place of an error.
+        (breaker.open_for, breaker.wait) = (PROBES_EVERY, PROBES_EVERY);
+    }
     if let (OriginKind::Http(http), false) = (&origins[origin].kind, has_deadline) {
         // A slow page is no failure: the origin's own timeouts bound its load.
         strategy.load.deadline = strategy.load.deadline.max(http.timeouts.until_head());

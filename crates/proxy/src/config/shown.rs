@@ -287,12 +287,13 @@ fn strategy_shown(strategy: &Strategy) -> Value {
 }
 
 fn breaker_shown(breaker: &Breaker) -> Value {
-    let Breaker { errors_rate, period, min_calls, open_for, probes, ramp } = breaker;
+    let Breaker { errors_rate, period, min_calls, open_for, wait, probes, ramp } = breaker;
     json!({
         "errors_rate": errors_rate,
         "period": time(*period),
         "min_calls": min_calls,
         "open_for": time(*open_for),
+        "wait": time(*wait),
         "probes": probes,
         "ramp": time(*ramp),
     })

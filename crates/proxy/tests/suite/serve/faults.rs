@@ -256,6 +256,29 @@ async fn slow_page_is_answered_to_all_and_is_no_evidence() {
     drop(gate);
 }
 
+/// Pages that have never been stored, asked for while the breaker is open; the origin is well again.
+#[tokio::test]
+async fn request_waits_for_the_probes_that_are_near() {
+    let fails = Arc::new(AtomicBool::new(true));
+    let is_failing = Arc::clone(&fails);
+    let origin = Origin::responding(move |received| match is_failing.load(SeqCst) {
+        true => sized("503 Away", &[], b"failed"),
+        false => good(received.target().as_bytes()),
+    })
+    .await;
+    let proxy = proxy_with(&origin.url(), "[cache]\nstrategy = \"breaker\"\n", "connections = 200").await;
+    let number = |of: &str, number: usize| request("GET", &format!("/{of}{number}"), &[]);
+    let failed = answers(send_concurrently(&proxy, 20, |index| number("bad", index)).await).await;
+    assert!(failed.iter().all(|answer| answer.status() == 503));
+    fails.store(false, SeqCst);
+    // Two hundred at once: the first are probes, the others follow on the ramp.
+    for (index, answer) in
+        answers(send_concurrently(&proxy, 200, |index| number("page", index)).await).await.iter().enumerate()
+    {
+        assert_eq!((answer.status(), answer.text()), (200, &*format!("/page{index}")));
+    }
+}
+
 #[tokio::test]
 async fn must_revalidate_forbids_stale_responses() {
     for header in ["max-age=1, must-revalidate", "max-age=1, proxy-revalidate", "s-maxage=1", "no-cache"] {
@@ -418,8 +441,8 @@ async fn failing_urls_of_one_client_do_not_close_the_route_for_others() {
     .await;
     // Many URLs, or one; each with a breaker that is closed at first.
     for url in ["many", "one"] {
-        let proxy =
-            proxy_with(&origin.url(), "[cache]\nstrategy = \"breaker\"\nthrottle = \"0s\"\n", "").await;
+        let cache = "[cache]\nstrategy = \"breaker\"\nthrottle = \"0s\"\nbreaker = { open_for = \"5s\" }\n";
+        let proxy = proxy_with(&origin.url(), cache, "").await;
         let bad = |number| if url == "one" { "/bad".to_owned() } else { format!("/bad{number}") };
         let before = origin.count();
         for number in 0..40 {
