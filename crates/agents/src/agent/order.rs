@@ -70,6 +70,8 @@ const PROXY: &Fields = &[
 ];
 const ORIGIN: &Fields = &[
     ("connections", Field::Plain),
+    ("head", Field::Plain),
+    ("headers", Field::Plain),
     ("health", Field::Plain),
     ("host_header", Field::Plain),
     ("http2", Field::Plain),
@@ -89,8 +91,10 @@ const ROUTE: &Fields = &[
     ("negative_ttl", Field::Plain),
     ("origin", Field::Plain),
     ("path", Field::Plain),
+    ("set_cookie", Field::Plain),
     ("tag_headers", Field::Plain),
     ("ttl", Field::Plain),
+    ("ttl_statuses", Field::Plain),
 ];
 const CACHE: &Fields = &[
     ("breaker", Field::Plain),

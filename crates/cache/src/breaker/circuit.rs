@@ -311,10 +311,10 @@ impl Circuit {
                 }
             }
             LoadOutcome::Failed | LoadOutcome::TimedOut => {
-                round.failed += 1;
+                let are_many = round.add_failure(now, &self.config);
                 // A key that fails again proves nothing new.
                 let is_new = self.failed_probes.add(identity.key, now + self.config.open_for);
-                if is_new || round.failed > self.config.probes {
+                if is_new || are_many {
                     self.open(now);
                 }
             }

@@ -32,7 +32,7 @@ impl AdmissionRamp {
         match outcome {
             LoadOutcome::Answered => self.in_flight_max = self.in_flight_max.saturating_add(1),
             LoadOutcome::Failed | LoadOutcome::TimedOut => {
-                self.in_flight_max = (self.in_flight_max / 2).max(1)
+                self.in_flight_max = (self.in_flight_max / 2).max(1);
             }
             LoadOutcome::NotRun => {}
         }
@@ -40,14 +40,25 @@ impl AdmissionRamp {
 }
 
 /// The probes since it was last open.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ProbeRound {
     pub(super) in_flight: Vec<LoadIdentity>,
     pub(super) answered: u32,
-    pub(super) failed: u32,
+    /// Failures in the current period of `open_for`.
+    failed: u32,
+    period_ends: Time,
 }
 
 impl ProbeRound {
+    /// Counts a failure. True if there are more in a period of `open_for` than probes at once.
+    pub(super) fn add_failure(&mut self, now: Time, config: &Breaker) -> bool {
+        if now >= self.period_ends {
+            (self.failed, self.period_ends) = (0, now + config.open_for);
+        }
+        self.failed += 1;
+        self.failed > config.probes
+    }
+
     /// True if a load may be a probe: neither one slow value nor one client takes the place of all.
     pub(super) fn has_room(&self, identity: LoadIdentity, config: &Breaker) -> bool {
         let of_client = |probe: &&LoadIdentity| identity.client.is_some() && probe.client == identity.client;
@@ -55,6 +66,12 @@ impl ProbeRound {
         self.in_flight.len() < config.probes as usize
             && of_client < (config.probes as usize - 1).max(1)
             && !self.in_flight.iter().any(|probe| probe.key == identity.key)
+    }
+}
+
+impl Default for ProbeRound {
+    fn default() -> Self {
+        Self { in_flight: Vec::new(), answered: 0, failed: 0, period_ends: Time::ZERO }
     }
 }
 

@@ -120,7 +120,7 @@ fn proxy_that_is_not_ready_accepts_connections_until_its_delay_ends() {
     let sandbox = Sandbox::new();
     let origin = Running::origin(&sandbox, &["-", "--listen", "0"], super::RECIPE);
     let url = format!("http://{}", origin.listens("http"));
-    for (delay, signals) in [("1h", 2), ("1ms", 1)] {
+    for (delay, signals) in [("3600s", 2), ("1ms", 1)] {
         let timeouts = format!("timeouts = {{ shutdown_delay = \"{delay}\" }}");
         let config = config_without_log(&sandbox, &url, &timeouts);
         let (proxy, address, admin) = super::start_proxy(&sandbox, &config, &[]);
