@@ -131,7 +131,7 @@ pub(super) fn checked_order(
         serde_json::from_str(&order.settings).map_err(|error| format!("its settings: {error}"))?;
     match (order.role, &settings) {
         (Role::Origin, Value::Array(_)) => {
-            Order { server: "an origin", allowed }.tables("recipe", &settings, RECIPE)?
+            Order { server: "an origin", allowed }.tables("recipe", &settings, RECIPE)?;
         }
         (Role::Origin, recipe) => Order { server: "an origin", allowed }.table("recipe", recipe, RECIPE)?,
         (Role::Proxy, settings) => Order { server: "a proxy", allowed }.table("settings", settings, PROXY)?,

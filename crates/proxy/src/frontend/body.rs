@@ -104,7 +104,7 @@ impl ClientBody {
             match poll_fn(|cx| body.poll_frame(cx)).await {
                 Some(frame) => {
                     body.first =
-                        frame.ok().and_then(|frame| frame.into_data().ok()).filter(|data| !data.is_empty())
+                        frame.ok().and_then(|frame| frame.into_data().ok()).filter(|data| !data.is_empty());
                 }
                 None => {
                     self.0 = None;

@@ -98,7 +98,7 @@ fn is_control_of_a_proxy(name: &str) -> bool {
     ) || name.starts_with("x-middleware-")
 }
 
-/// The end of `X-Forwarded-User` and the like, by which an authenticating proxy names the user (OAuth2 Proxy, Envoy, Traefik).
+/// The end of `X-Forwarded-User` and the like, by which an authenticating proxy names the user (`OAuth2` Proxy, Envoy, Traefik).
 fn is_identity(word: &str) -> bool {
     matches!(word, "cert" | "email" | "groups" | "info" | "roles" | "token" | "user" | "username")
 }

@@ -74,7 +74,7 @@ impl RetentionRules<'_> {
             let extension = |period: Duration| if is_extended { period } else { Duration::ZERO };
             lifespan.swr = freshness.swr.unwrap_or(extension(strategy.swr));
             lifespan.sie = freshness.sie.unwrap_or(extension(strategy.sie));
-            if self.may_be_validated(head, is_shared) {
+            if Self::may_be_validated(head, is_shared) {
                 lifespan.keep = VALIDATION_KEEP;
             }
         }
@@ -109,9 +109,10 @@ impl RetentionRules<'_> {
         }
         if freshness.basis != Basis::Origin {
             let of_documents = || strategy.ttl.filter(|_| !self.is_http && !is_not_found(status));
-            let undeclared = match is_not_found(status) {
-                true => strategy.negative_ttl,
-                false => own(*ttl_default).or_else(of_documents),
+            let undeclared = if is_not_found(status) {
+                strategy.negative_ttl
+            } else {
+                own(*ttl_default).or_else(of_documents)
             };
             if let Some(ttl) = undeclared {
                 return ttl;
@@ -126,7 +127,7 @@ impl RetentionRules<'_> {
 
     /// True if the response is worth keeping after it has expired. Of a page that may be one user's, an equal date says less
     /// than an equal tag: the pages of two users may have been changed at the same time.
-    fn may_be_validated(&self, head: &ReceivedHead<'_>, is_shared: bool) -> bool {
+    fn may_be_validated(head: &ReceivedHead<'_>, is_shared: bool) -> bool {
         let is_anonymous =
             || !(head.request.contains_key(AUTHORIZATION) || head.request.contains_key(COOKIE));
         has_validator(head.headers) && (is_shared || head.headers.contains_key(ETAG) || is_anonymous())
@@ -139,7 +140,7 @@ fn is_not_found(status: StatusCode) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::time::SystemTime;
+    use std::time::UNIX_EPOCH;
 
     use http::HeaderName;
 
@@ -173,7 +174,14 @@ mod tests {
         let directives = ResponseDirectives::read(&headers, &[]);
         let took = Duration::from_millis(700);
         let heuristics = if route.ttl_default.is_some() { Heuristics::OFF } else { Heuristics::default() };
-        let freshness = Freshness::new(status, &headers, &directives, SystemTime::now(), took, &heuristics);
+        let freshness = Freshness::new(
+            status,
+            &headers,
+            &directives,
+            UNIX_EPOCH + 1_000_000 * Duration::from_hours(1),
+            took,
+            &heuristics,
+        );
         let head = ReceivedHead {
             request: &request,
             status,
@@ -218,24 +226,19 @@ mod tests {
         let swr =
             retention(&route, 200, COOKIE, &[("cache-control", "max-age=0, stale-while-revalidate=60")])
                 .unwrap();
-        assert_eq!(
-            (swr.lifespan.swr, swr.lifespan.sie, swr.is_shared),
-            (60 * SECOND - took(), Duration::ZERO, true)
-        );
+        assert_eq!((swr.lifespan.swr, swr.lifespan.sie, swr.is_shared), (left(60), Duration::ZERO, true));
         let sie =
             retention(&route, 200, COOKIE, &[("cache-control", "max-age=0, stale-if-error=60")]).unwrap();
-        assert_eq!(
-            (sie.lifespan.swr, sie.lifespan.sie, sie.is_shared),
-            (Duration::ZERO, 60 * SECOND - took(), false)
-        );
+        assert_eq!((sie.lifespan.swr, sie.lifespan.sie, sie.is_shared), (Duration::ZERO, left(60), false));
         // A lifetime that ended on the way is one: the strategy's periods apply, less what is used up.
         let late = retention(&route, 200, COOKIE, &[("cache-control", "max-age=10"), ("age", "70")]).unwrap();
         assert_eq!((late.lifespan.ttl, late.is_shared), (Duration::ZERO, true));
-        assert_eq!(late.lifespan.swr, 3_600 * SECOND - 60 * SECOND - took());
+        assert_eq!(late.lifespan.swr, left(3_540));
     }
 
-    fn took() -> Duration {
-        Duration::from_millis(700)
+    /// Of a period, after the response has taken 700 ms.
+    fn left(seconds: u32) -> Duration {
+        seconds * SECOND - Duration::from_millis(700)
     }
 
     #[test]

@@ -77,7 +77,7 @@ pub(super) fn normalize_length(status: StatusCode, headers: &mut HeaderMap) -> R
 mod tests {
     use super::*;
 
-    fn head(name: http::HeaderName, lines: &[&str]) -> HeaderMap {
+    fn head(name: &http::HeaderName, lines: &[&str]) -> HeaderMap {
         lines.iter().map(|line| (name.clone(), HeaderValue::from_bytes(line.as_bytes()).unwrap())).collect()
     }
 
@@ -101,7 +101,7 @@ mod tests {
             (&["x, Deflate;q=1"], false),
             (&["x", "x-gzip "], false),
         ] {
-            let mut headers = head(TRANSFER_ENCODING, lines);
+            let mut headers = head(&TRANSFER_ENCODING, lines);
             assert_eq!(check_codings(&headers).is_ok(), is_accepted, "{lines:?}");
             headers.insert(CONTENT_LENGTH, HeaderValue::from_static("5"));
             assert_eq!(check_codings(&headers).is_ok(), lines.is_empty(), "{lines:?} and a length");
@@ -127,7 +127,7 @@ mod tests {
             (StatusCode::NO_CONTENT, &["5"], Ok(None)),
             (StatusCode::NOT_MODIFIED, &["5, 5"], Ok(Some("5"))),
         ] {
-            let mut headers = head(CONTENT_LENGTH, lines);
+            let mut headers = head(&CONTENT_LENGTH, lines);
             let result = normalize_length(status, &mut headers);
             let left: Vec<_> =
                 headers.get_all(CONTENT_LENGTH).iter().map(|line| line.to_str().unwrap()).collect();

@@ -5,6 +5,8 @@
 //! [`tap`] between both, and the access log of the stack, count what the cache asks for. [`verdict`] compares. `make stand` keeps what was
 //! measured, and writes docs/results/stand from it ([`record`]).
 
+#![expect(clippy::format_push_string, reason = "short texts, made once")]
+
 mod caches;
 mod client;
 mod http;

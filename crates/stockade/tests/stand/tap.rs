@@ -38,7 +38,7 @@ impl Tap {
                 let exchanges = Arc::clone(&exchanges);
                 // An origin that does not accept: the cache's connection ends.
                 let Ok(origin) = TcpStream::connect(origin) else { continue };
-                thread::spawn(move || forward(&cache, &origin, exchanges));
+                thread::spawn(move || forward(&cache, &origin, &exchanges));
             }
         });
         Ok(tap)
@@ -50,17 +50,16 @@ impl Tap {
     }
 }
 
-fn forward(cache: &TcpStream, origin: &TcpStream, exchanges: Arc<Mutex<Vec<Exchange>>>) {
+fn forward(cache: &TcpStream, origin: &TcpStream, exchanges: &Mutex<Vec<Exchange>>) {
     let _ = (cache.set_nodelay(true), origin.set_nodelay(true));
     let (sent, to_answer) = mpsc::channel();
-    let answers = Arc::clone(&exchanges);
     thread::scope(|scope| {
         scope.spawn(|| {
-            let _ = requests(cache, origin, &exchanges, sent);
+            let _ = requests(cache, origin, exchanges, sent);
             // The cache has closed its side, or both are gone.
             let _ = origin.shutdown(Shutdown::Write);
         });
-        let _ = responses(origin, cache, &answers, &to_answer);
+        let _ = responses(origin, cache, exchanges, &to_answer);
         // The origin has closed the connection.
         let _ = cache.shutdown(Shutdown::Both);
         let _ = origin.shutdown(Shutdown::Both);
@@ -85,6 +84,8 @@ fn requests(
         write!(origin, "{head}\r\n")?;
         read_body(&mut from, request_length(&head), |bytes| origin.write_all(bytes))?;
     }
+    // No further response is expected.
+    drop(sent);
     Ok(())
 }
 

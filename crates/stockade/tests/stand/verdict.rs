@@ -114,7 +114,7 @@ mod tests {
     /// Requests, foreign answers, failures, loads, and 304s among these.
     fn outcome(cache: Cache, row: Row, figures: [u32; 5]) -> Outcome {
         let [sent, foreign, failed, loads, not_modified] = figures;
-        let tally = Tally { sent, foreign, failed, ..Tally::default() };
+        let tally = Tally { sent, failed, foreign, ..Tally::default() };
         Outcome { cache, row, tally, loads, not_modified, exchanges: Vec::new() }
     }
 

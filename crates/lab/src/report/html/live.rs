@@ -427,7 +427,11 @@ mod tests {
             match change.kind {
                 "page" => fetched.push(second),
                 _ => {
-                    assert!(change.data.contains(&format!("\"point\":{{\"at\":{second},")), "{}", change.data)
+                    assert!(
+                        change.data.contains(&format!("\"point\":{{\"at\":{second},")),
+                        "{}",
+                        change.data
+                    );
                 }
             }
         }

@@ -54,8 +54,11 @@ pub fn check(data: &[u8]) {
     }
 }
 
+/// Reads a path as an origin does.
+type Reader = fn(&[u8]) -> Vec<u8>;
+
 /// How servers and frameworks read a path that was normalised before it reached them.
-const READERS: [fn(&[u8]) -> Vec<u8>; 9] = [
+const READERS: [Reader; 9] = [
     percent_decoded,
     with_overlong_forms,
     with_compatibility_forms,

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
-const MAX_AGE: Duration = Duration::from_secs(300);
+const MAX_AGE: Duration = Duration::from_mins(5);
 const REST: Duration = Duration::from_secs(5);
 
 /// A connection of HTTP/1; the peer may have closed it.

@@ -261,9 +261,12 @@ async fn slow_page_is_answered_to_all_and_is_no_evidence() {
 async fn request_waits_for_the_probes_that_are_near() {
     let fails = Arc::new(AtomicBool::new(true));
     let is_failing = Arc::clone(&fails);
-    let origin = Origin::responding(move |received| match is_failing.load(SeqCst) {
-        true => sized("503 Away", &[], b"failed"),
-        false => good(received.target().as_bytes()),
+    let origin = Origin::responding(move |received| {
+        if is_failing.load(SeqCst) {
+            sized("503 Away", &[], b"failed")
+        } else {
+            good(received.target().as_bytes())
+        }
     })
     .await;
     let proxy = proxy_with(&origin.url(), "[cache]\nstrategy = \"breaker\"\n", "connections = 200").await;

@@ -107,15 +107,21 @@ fn response(request: &ReceivedRequest, head: &str, outcome: usize) -> Option<Vec
     Some(whole)
 }
 
+/// A number of the seed, the same in each run.
+fn chance(seed: u64, nth: usize) -> usize {
+    usize::try_from(Seed(seed).child(&nth.to_string()).0 >> 1).expect("63 bits")
+}
+
 async fn origin() -> Origin {
     let count = AtomicUsize::new(0);
     Origin::start(move |received, mut line| {
-        let chance = Seed(5).child(&count.fetch_add(1, SeqCst).to_string()).0 as usize;
+        let chance = chance(5, count.fetch_add(1, SeqCst));
         let number: usize = received.target().trim_matches('/').parse().unwrap_or_default();
         let heads: Vec<&str> = OWNED.into_iter().chain(SHARED).collect();
         let head = heads[number % heads.len()];
         // Every second path belongs to an application that fails.
-        let outcome = if number / heads.len() % 2 == 0 { OUTCOMES } else { chance / 64 % OUTCOMES };
+        let outcome =
+            if (number / heads.len()).is_multiple_of(2) { OUTCOMES } else { chance / 64 % OUTCOMES };
         let bytes = response(&received, head, outcome);
         // Slower than the soft timeout, at times than a waiter's patience.
         let takes = Duration::from_millis([0, 0, 1, 3, 8][chance % 5]);
@@ -146,7 +152,7 @@ fn assert_own(user: &str, path: &str, request: &str, fields: &[(&str, &str)], bo
 
 /// One request of some user; its answer is checked.
 async fn request_by_chance(proxy: &ProxyServer, http2: &Http2, number: usize, paths: usize) {
-    let chance = Seed(11).child(&number.to_string()).0 as usize;
+    let chance = chance(11, number);
     let pick = |list: &[&'static str], shift: usize| list[(chance >> shift) % list.len()];
     let (method, user, directive) = (pick(&METHODS, 0), pick(&USERS, 8), pick(&DIRECTIVES, 16));
     let path = format!("/{}", (chance >> 24) % paths);

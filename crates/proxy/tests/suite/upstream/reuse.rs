@@ -46,8 +46,13 @@ async fn connection_ends_after_content_that_the_method_gives_no_meaning() {
                 if has_content && tokio::io::AsyncReadExt::read_exact(&mut tcp, &mut content).await.is_err() {
                     return;
                 }
-                let body =
-                    if head.starts_with("HEAD") { "" } else { if is_last { "close" } else { "keep!" } };
+                let body = if head.starts_with("HEAD") {
+                    ""
+                } else if is_last {
+                    "close"
+                } else {
+                    "keep!"
+                };
                 let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n{body}");
                 if tokio::io::AsyncWriteExt::write_all(&mut tcp, answer.as_bytes()).await.is_err() {
                     return;
@@ -110,7 +115,7 @@ async fn bytes_after_a_response_answer_no_request() {
         for n in 1..=20 {
             let answer = with_timeout(upstream.send(with_content(&method, ""))).await.expect("an answer");
             let body = whole(answer).await.expect("all");
-            assert!(body == "hello" || body.is_empty(), "{method} {answer:?}: {body:?}", answer = head);
+            assert!(body == "hello" || body.is_empty(), "{method} {head:?}: {body:?}");
             // A connection that has sent more than its response is not used again.
             assert_eq!(stub.accepted(), n, "{method}");
         }
