@@ -196,17 +196,19 @@ impl ProxyServer {
         self.state.proxy.router().config.timeouts.shutdown_delay
     }
 
-    /// Makes `/readyz` answer 503, and lets each HTTP/1 response close its connection; returns after `timeouts.shutdown_delay`.
-    /// Until then load balancers that have not noticed yet can still connect.
-    pub async fn leave(&self) {
+    /// Makes `/readyz` answer 503 at once, and lets each HTTP/1 response close its connection. The future ends after
+    /// `timeouts.shutdown_delay`: until then load balancers that have not noticed yet can still connect.
+    pub fn leave(&self) -> impl Future<Output = ()> + '_ {
         self.state.is_draining.store(true, Ordering::Relaxed);
         if let Some(frontend) = &*self.state.frontend() {
             frontend.announce_close();
         }
         let delay = self.shutdown_delay();
         let time = &self.state.local;
-        if !delay.is_zero() {
-            time.sleep_until(time.now() + delay).await;
+        async move {
+            if !delay.is_zero() {
+                time.sleep_until(time.now() + delay).await;
+            }
         }
     }
 

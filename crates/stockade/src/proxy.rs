@@ -73,7 +73,7 @@ pub fn proxy(args: ProxyArgs) -> Result<Exit, CommandError> {
 
 /// Waits for `timeouts.shutdown_delay`, or for a second signal to stop.
 async fn leave(server: &ProxyServer, signals: &mut Signals) {
-    let delay = server.shutdown_delay();
+    let (left, delay) = (server.leave(), server.shutdown_delay());
     if !delay.is_zero() {
         let delay = format_duration(delay);
         eprintln!("not ready: new connections are accepted for {delay}, or until a second signal");
@@ -81,7 +81,7 @@ async fn leave(server: &ProxyServer, signals: &mut Signals) {
     let second_stop = async { while let SignalAction::Reload = signals.next().await {} };
     tokio::select! {
         biased;
-        () = server.leave() => {}
+        () = left => {}
         () = second_stop => {}
     }
 }

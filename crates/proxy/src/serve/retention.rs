@@ -238,7 +238,7 @@ mod tests {
 
     /// Of a period, after the response has taken 700 ms.
     fn left(seconds: u32) -> Duration {
-        seconds * SECOND - Duration::from_millis(700)
+        Duration::from_millis(u64::from(seconds) * 1_000 - 700)
     }
 
     #[test]
