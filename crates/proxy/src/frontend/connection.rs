@@ -129,9 +129,12 @@ pub(super) async fn serve<H: Handler>(
         };
     };
     // Until its first byte a connection is idle, and may be evicted.
-    let readable = run_guarded(&state, &mut pin!(tcp.readable()), |_| close_if_silent(&tcp, &state)).await;
-    let ServeOutcome::Completed(Ok(())) = readable else { return };
-    if begins_with_letter(&tcp) {
+    let mut first = [0; 1];
+    let peeked =
+        run_guarded(&state, &mut pin!(tcp.peek(&mut first)), |_| close_if_silent(&tcp, &state)).await;
+    let ServeOutcome::Completed(Ok(_)) = peeked else { return };
+    // A method in place of a TLS record.
+    if first[0].is_ascii_alphabetic() {
         return refuse_plain_text(tcp, &connection).await;
     }
     state.set_handshaking(true);
@@ -159,13 +162,6 @@ fn close_if_silent(tcp: &TcpStream, state: &ConnectionState) {
     if !peeked.is_ok_and(|(_, length)| length > 0) {
         state.request_close(CloseRequest::Immediate);
     }
-}
-
-/// True if the client has sent a method in place of a TLS record.
-fn begins_with_letter(tcp: &TcpStream) -> bool {
-    let mut first = [0_u8; 1];
-    let peeked = rustix::net::recv(tcp, &mut first, RecvFlags::PEEK | RecvFlags::DONTWAIT);
-    peeked.is_ok_and(|(_, length)| length > 0) && first[0].is_ascii_alphabetic()
 }
 
 /// Responds to HTTP at a listener of TLS, in nginx's words.

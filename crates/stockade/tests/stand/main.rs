@@ -31,7 +31,7 @@ fn check(name: &str) {
     assert!(complaints.is_empty(), "{name}: {} findings\n\n{}", complaints.len(), complaints.join("\n"));
 }
 
-/// Those of `make test`.
+/// Those that start in seconds.
 mod stand_ordinary {
     use super::check;
 
@@ -56,7 +56,7 @@ mod stand_ordinary {
     }
 }
 
-/// Those that only `make stand` has: their installation and their start take minutes.
+/// Those whose installation and start take minutes.
 mod stand_further {
     use super::check;
 
