@@ -130,7 +130,7 @@ fn nginx(peer: &Peer, folder: &Path) -> Result<(String, String)> {
     Ok((nginx_command("nginx", folder, &settings)?, settings))
 }
 
-/// As its manual has it: https://nginx.org/en/docs/http/ngx_http_upstream_module.html#keepalive
+/// As its manual has it: <https://nginx.org/en/docs/http/ngx_http_upstream_module.html#keepalive>
 fn nginx_keepalive(peer: &Peer, folder: &Path) -> Result<(String, String)> {
     let settings = format!(
         "proxy_cache_path {folder}/nginx-keepalive keys_zone=all:16m;\n\

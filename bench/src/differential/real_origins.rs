@@ -132,6 +132,7 @@ fn nginx(folder: &Path, address: &str) -> Result<Vec<String>> {
     Ok(["nginx", "-c", &file.display().to_string()].map(str::to_owned).into())
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "the starts of all origins have one type")]
 fn php(folder: &Path, address: &str) -> Result<Vec<String>> {
     Ok(["php", "-S", address, "-t", &www(folder)].map(str::to_owned).into())
 }
