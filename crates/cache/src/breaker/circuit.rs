@@ -123,7 +123,7 @@ pub(crate) enum LoadOutcome {
     NotRun,
 }
 
-/// Whether the circuit admits a load.
+/// The verdict of the circuit on a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
     Admitted(AdmittedLoad),
@@ -245,7 +245,7 @@ impl Circuit {
     /// Records the result of an admitted load.
     pub(super) fn record_result(&mut self, load: AdmittedLoad, now: Time, outcome: LoadOutcome) {
         let outcome = match outcome {
-            // Whoever was silent to this load has answered another one meanwhile.
+            // The source has answered another load since this one started.
             LoadOutcome::TimedOut if self.answered_at.is_some_and(|answered| answered > load.at) => {
                 LoadOutcome::NotRun
             }

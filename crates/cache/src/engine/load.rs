@@ -62,9 +62,9 @@ struct LoadTask<K: Hash + Eq, V, R: Runtime> {
     pending_work: WorkGuard,
 }
 
-/// What the breaker has said to a load.
+/// The verdict of the breaker on a load.
 enum BreakerTurn<R: Runtime> {
-    /// `None`: there is no breaker.
+    /// `None`: the cache has no breaker.
     Admitted(Option<BreakerPermit<R>>),
     /// It is still to be asked, or the load waits for its turn.
     Waits,

@@ -285,7 +285,7 @@ fn shadow(table: ShadowSection) -> Result<ShadowConfig, TomlError> {
     Ok(shadow)
 }
 
-/// A breaker of which the file says nothing is open for this time, and a request waits as long for its probes.
+/// `open_for` and `wait` of a breaker without a table in the file.
 const PROBES_EVERY: Duration = Duration::from_secs(1);
 
 /// The strategy of routes without a cache block, or of one route.
@@ -395,7 +395,7 @@ fn route(
         (breaker.open_for, breaker.wait) = (PROBES_EVERY, PROBES_EVERY);
     }
     if let (OriginKind::Http(http), false) = (&origins[origin].kind, has_deadline) {
-        // A slow page is no failure: the origin's own timeouts bound its load.
+        // A slow page is not a failure: the timeouts of the origin bound its load.
         strategy.load.deadline = strategy.load.deadline.max(http.timeouts.until_head());
     }
     // Databases declare no lifetimes.

@@ -61,7 +61,7 @@ pub struct GetExchange<'a> {
     pub response: &'a HeaderMap,
 }
 
-/// What the operator of the cache says of a response.
+/// The settings of the operator for a response.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OperatorRules {
     /// It is stored with its cookies.

@@ -126,7 +126,7 @@ impl Route {
         RetentionRules { route, is_http, has_own_ttl }.retention(head)
     }
 
-    /// What this route says of a response with this status.
+    /// The settings of this route for responses with this status.
     #[must_use]
     pub fn operator_rules(&self, key: &CacheKey, status: StatusCode) -> OperatorRules {
         OperatorRules {

@@ -1,4 +1,4 @@
-//! What an invalidation does to the entries of a shard.
+//! The effect of an invalidation on the entries of a shard.
 
 use std::{borrow::Borrow, hash::Hash};
 
