@@ -7,7 +7,7 @@
 //! 0.6 s, or every 2.6 s at 100 requests per second; without it, as much as it needs.
 //!
 //! `proxy_memory [SECONDS [NAME...]]`; `taskset` has to be installed. `STOCKADE` is the program, which
-//! inherits the environment, for example `MALLOC_ARENA_MAX`.
+//! inherits the environment, for example `_RJEM_MALLOC_CONF`.
 
 use std::{env, error::Error, fs, path::Path, process::Stdio, thread, time::Duration};
 

@@ -319,7 +319,7 @@ where
 
     pub(crate) fn byte_usage(&self) -> Option<ByteUsage> {
         let budget = self.store.budget()?;
-        Some(ByteUsage { used: budget.used(), peak: budget.peak() })
+        Some(ByteUsage { used: budget.used(), set_aside: budget.set_aside(), peak: budget.peak() })
     }
 
     pub(crate) fn breaker_states(&self) -> Vec<(String, BreakerState)> {

@@ -224,8 +224,10 @@ stats! {
         reclaims: u64 = counter "stockade_reclaims_total",
         /// Entries stored now, fresh or not.
         entries: u64 = gauge "stockade_entries",
-        /// Bytes used now by entries and reservations, where bytes are limited.
+        /// Bytes used now by entries and reservations, and set aside, where bytes are limited.
         bytes: Option<u64> = gauge "stockade_bytes" in Bytes,
+        /// Bytes of the limit that are set aside for memory beside the entries, such as what an allocator holds back.
+        bytes_set_aside: Option<u64> = gauge "stockade_bytes_set_aside" in Bytes,
         /// Bytes of removed entries that are still in use, such as bodies that slow clients receive.
         bytes_held: Option<u64> = gauge "stockade_bytes_held" in Bytes,
     }

@@ -1,6 +1,7 @@
 //! The store: shards behind locks, and the limits that they share.
 
 mod account;
+mod aside;
 pub(crate) mod budget;
 mod ghosts;
 pub(crate) mod held;
@@ -24,7 +25,7 @@ use std::{
     hint::spin_loop,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
 };
 
@@ -227,15 +228,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
             config;
         let shards = limit::shards(limit);
         let entries = limit.and_then(|limit| limit.entries).unwrap_or(usize::MAX);
-        let weight = limit.zip(weigh).and_then(|(limit, weigh)| {
-            Some(ByteAccount {
-                budget: Arc::new(ByteBudget::new(limit)?),
-                weigh,
-                held: is_held.map(|is_held| HeldEntries::new(is_held, limit)),
-                reclaims: AtomicU64::new(0),
-                reclaims_next: AtomicUsize::new(0),
-            })
-        });
+        let weight = limit.zip(weigh).and_then(|(limit, weigh)| ByteAccount::new(limit, weigh, is_held));
         let tag_seed = seed.child("tags");
         let tagging = tags.map(|of| TagHasher::new(of, FixedState::with_seed(tag_seed.0)));
         let part = |number: usize, hasher: &_| {
@@ -363,7 +356,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         if bytes > weight.budget.max_object {
             return Err(self.refuse(StoreRejection::TooLarge));
         }
-        if !self.make_all_room(weight, self.parts.hash(key), &mut room, bytes) {
+        if !self.make_all_room(weight, key, &mut room, bytes) {
             return Err(self.refuse(StoreRejection::NoSpace));
         }
         let weight = u32::try_from(bytes).expect("`max_object` is no more");
@@ -376,20 +369,21 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         let room = room.get_or_insert_with(|| ReservedBytes::none(&weight.budget));
         bytes <= weight.budget.max_object
             && room.try_reserve_for_load(bytes)
-            && self.make_all_room(weight, self.parts.hash(key), room, bytes)
+            && self.make_all_room(weight, key, room, bytes)
     }
 
     /// Evicts until the reservation succeeds. Returns false if nothing is left to evict.
     fn make_all_room(
         &self,
         weight: &ByteAccount<K, V>,
-        hash: u64,
+        key: &K,
         room: &mut ReservedBytes,
         bytes: usize,
     ) -> bool {
+        let shard = self.parts.number(self.parts.hash(key));
         let mut spins = 0..IN_TRANSIT_SPINS;
         loop {
-            match self.make_room(weight, hash, room, bytes) {
+            match self.make_room(weight, shard, room, bytes) {
                 EvictionProgress::Done => return true,
                 EvictionProgress::More => {}
                 // Bytes that are not reserved for loads belong to stores in progress, which release or commit them
@@ -678,19 +672,19 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         if !room.try_reserve_for_load(bytes) {
             return EvictionProgress::Blocked;
         }
-        match self.make_room(weight, self.parts.hash(key), room, bytes) {
+        match self.make_room(weight, self.parts.number(self.parts.hash(key)), room, bytes) {
             // Nothing tells when their values are released: the load starts, and its value is stored if there is room then.
             EvictionProgress::Blocked if weight.is_held_full() => EvictionProgress::Done,
             progress => progress,
         }
     }
 
-    /// Evicts until the reservation succeeds, one step at most: from the shard of this hash, then from the others.
+    /// Evicts until the reservation succeeds, one step at most: from this shard, then from the others.
     /// The reservation keeps the freed bytes.
     fn make_room(
         &self,
         weight: &ByteAccount<K, V>,
-        hash: u64,
+        shard: usize,
         room: &mut ReservedBytes,
         bytes: usize,
     ) -> EvictionProgress {
@@ -706,7 +700,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
                 weight.reclaims.fetch_add(1, Relaxed);
                 self.parts.iter().for_each(|part| part.shard.write().start_purge());
             }
-            let mut parts = self.parts.from(self.parts.number(hash));
+            let mut parts = self.parts.from(shard);
             let Some(evicted) = parts.find_map(|part| part.shard.write().evict()) else {
                 return EvictionProgress::Blocked;
             };
@@ -726,7 +720,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
                 return;
             }
             let mut gone = RemovedEntries::new();
-            if let Some(part) = self.parts.from(weight.reclaims_next.fetch_add(1, Relaxed)).next() {
+            if let Some(part) = self.parts.from(weight.next_shard.fetch_add(1, Relaxed)).next() {
                 part.shard.write().reclaim_step(now, &mut gone);
             }
             self.drop_outside(gone);
@@ -759,6 +753,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
             invalidated: self.invalidated.load(Relaxed),
             reclaims: self.weight.as_ref().map_or(0, |weight| weight.reclaims.load(Relaxed)),
             bytes: self.budget().map(|budget| budget.used() as u64),
+            bytes_set_aside: self.budget().map(|budget| budget.set_aside() as u64),
             bytes_held: self.released_held().map(|held| held.bytes() as u64),
             ..StoreStats::default()
         };

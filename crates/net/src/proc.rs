@@ -23,6 +23,12 @@ pub fn own_resident_bytes() -> Option<u64> {
     parse_resident_pages(&fs::read_to_string("/proc/self/statm").ok()?).map(pages_to_bytes)
 }
 
+/// Resident memory of this process without that of files in memory.
+#[must_use]
+pub fn own_unshared_bytes() -> Option<u64> {
+    parse_unshared_kib(&fs::read_to_string("/proc/self/status").ok()?).map(|kib| kib << 10)
+}
+
 /// Raises the soft limit on open files of this process to the hard one, and returns the limit. Many systems have a soft limit of
 /// 1,024, for programs that use `select`.
 #[must_use]
@@ -185,6 +191,15 @@ fn parse_resident_pages(statm: &str) -> Option<u64> {
     statm.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
+/// `VmRSS` without `RssShmem` of `/proc/PID/status`.
+fn parse_unshared_kib(status: &str) -> Option<u64> {
+    let field = |name| {
+        let value = status.lines().find_map(|line| line.strip_prefix(name))?;
+        value.split_ascii_whitespace().next()?.parse::<u64>().ok()
+    };
+    Some(field("VmRSS:")?.saturating_sub(field("RssShmem:")?))
+}
+
 /// `utime` and `stime` of `/proc/PID/stat`. The name in parentheses may contain any character.
 fn parse_cpu_ticks(stat: &str) -> Option<u64> {
     let mut fields = stat.rsplit(')').next()?.split_ascii_whitespace().skip(11).map(str::parse::<u64>);
@@ -255,6 +270,8 @@ mod tests {
         assert_eq!((parse_parent(stat), parse_parent("")), (Some(1), None));
         assert_eq!((parse_cpu_ticks(""), parse_cpu_ticks("7 (a) S 1")), (None, None));
         assert_eq!((parse_resident_pages("9 5 3 0"), parse_resident_pages("9")), (Some(5), None));
+        let status = "Name:\ta\nVmRSS:\t    9 kB\nRssShmem:\t  2 kB\n";
+        assert_eq!((parse_unshared_kib(status), parse_unshared_kib("VmRSS:\t9 kB")), (Some(7), None));
     }
 
     #[test]

@@ -70,6 +70,10 @@ pub struct BodyFile {
     page_bytes: usize,
     free: Lock<FreeExtents>,
     spare_pages_max: usize,
+    /// Bodies take no more memory, in bytes.
+    bytes_max: AtomicUsize,
+    /// For which there was no room.
+    refused_bytes: AtomicUsize,
     /// Of each page.
     flags: Box<[AtomicU8]>,
     /// The kernel was seen to use large pages for the file.
@@ -131,8 +135,19 @@ impl BodyFile {
         let spare_pages_max = length / LENGTH_FACTOR / SPARE_DIVISOR / page_bytes;
         let flags = std::iter::repeat_with(AtomicU8::default).take(pages).collect();
         let (has_large_pages, sent_bytes) = (AtomicBool::new(false), AtomicU64::new(0));
-        let body_file =
-            Self { file, map, page_bytes, free, spare_pages_max, flags, has_large_pages, sent_bytes };
+        let (bytes_max, refused_bytes) = (AtomicUsize::new(usize::MAX), AtomicUsize::new(0));
+        let body_file = Self {
+            file,
+            map,
+            page_bytes,
+            free,
+            spare_pages_max,
+            bytes_max,
+            refused_bytes,
+            flags,
+            has_large_pages,
+            sent_bytes,
+        };
         if !body_file.has_small_pages() {
             return Err(io::Error::other(
                 "files in memory have large pages (/sys/kernel/mm/transparent_hugepage/shmem_enabled)",
@@ -157,6 +172,26 @@ impl BodyFile {
         let extent = Arc::new(Extent { file: Arc::clone(self), start, bytes: AtomicUsize::new(bytes) });
         let all = Bytes::from_owner(MappedExtent(Arc::clone(&extent)));
         Some(ExtentWriter { extent, all, filled: 0 })
+    }
+
+    /// False if bodies would take more memory than they may with a body of `bytes` bytes.
+    #[must_use]
+    pub fn has_room(&self, bytes: usize) -> bool {
+        let used_pages = {
+            let free = self.free.lock();
+            self.flags.len() - free.holes.pages() - free.spare.pages()
+        };
+        let has_room = used_pages * self.page_bytes + bytes <= self.bytes_max.load(Relaxed);
+        if !has_room {
+            self.refused_bytes.fetch_add(bytes, Relaxed);
+        }
+        has_room
+    }
+
+    /// Bounds the memory of bodies from now on, and returns the bytes for which there was no room since the last call.
+    pub fn set_bytes_max(&self, bytes_max: usize) -> usize {
+        self.bytes_max.store(bytes_max, Relaxed);
+        self.refused_bytes.swap(0, Relaxed)
     }
 
     /// The offset of a slice of a complete body in this file. `None`: the slice is other memory, or may not be sent from the file.

@@ -27,6 +27,7 @@ pub mod fuzzing;
 pub mod health_watch;
 mod locks;
 pub mod log;
+mod memory;
 pub mod policy;
 pub mod serve;
 pub mod server;

@@ -18,7 +18,7 @@ use http::Uri;
 use serde_json::Value;
 use stockade_cache::RedisTier;
 use stockade_model::time::{Runtime, Time};
-use stockade_net::proc::{own_resident_bytes, raise_open_files};
+use stockade_net::proc::{own_resident_bytes, own_unshared_bytes, raise_open_files};
 use tokio::{runtime::Handle, sync::Mutex as AsyncMutex};
 
 use crate::{
@@ -28,6 +28,7 @@ use crate::{
     frontend::{self, CertificateFiles, ClientPressure, DrainSummary, Frontend, ServerCertificate},
     health_watch::{self, HealthEvent, HealthReading, HealthWatch},
     log::{AccessLogError, AccessLogWriter},
+    memory::{self, MemoryReading},
     serve::{
         Proxy,
         entry_codec::EntryCodec,
@@ -179,6 +180,18 @@ impl ProxyServer {
         }
     }
 
+    /// Keeps the memory of the process, which has to be the proxy's alone, [below its bound](memory), until the proxy ends.
+    pub fn keep_memory_bound(&self) -> impl Future<Output = ()> + Send + 'static {
+        let (state, time) = (Arc::downgrade(&self.state), self.state.local.clone());
+        async move {
+            while let Some(state) = state.upgrade() {
+                state.set_memory_aside();
+                drop(state);
+                time.sleep_until(time.now() + memory::INTERVAL).await;
+            }
+        }
+    }
+
     /// Restores the responses of `[snapshot]` while requests are served already, and keeps their file from then on. `note` receives
     /// the result, and later errors.
     pub fn keep_snapshots(&mut self, note: impl Fn(&str) + Send + 'static) -> io::Result<()> {
@@ -227,8 +240,34 @@ impl ProxyServer {
 }
 
 impl ServerState {
+    /// `None`: the system does not tell.
+    fn memory_reading(&self) -> Option<MemoryReading> {
+        let router = self.proxy.router();
+        let origins = router.origins.iter().map(|origin| origin.stats());
+        let body_file = self.proxy.body_file().ok().and_then(|file| file.resident_bytes().ok());
+        let usage = self.proxy.cache().byte_usage()?;
+        Some(MemoryReading {
+            process: own_unshared_bytes()?,
+            body_file: body_file.unwrap_or_default(),
+            counted: usage.used.saturating_sub(usage.set_aside) as u64,
+            client_connections: self.frontend().as_ref()?.counts().open,
+            origin_connections: origins.map(|origin| origin.connections_busy + origin.connections_idle).sum(),
+        })
+    }
+
     fn frontend(&self) -> MutexGuard<'_, Option<Frontend>> {
         self.frontend.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes entries leave room for memory that they do not need.
+    fn set_memory_aside(&self) {
+        let Some(limit_bytes) = self.proxy.router().config.limit.bytes else { return };
+        let Some(reading) = self.memory_reading() else { return };
+        let limit_bytes = limit_bytes as u64;
+        let to_usize = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let body_file_max = to_usize(reading.body_file_max(limit_bytes));
+        let refused = self.proxy.body_file().map_or(0, |file| file.set_bytes_max(body_file_max));
+        self.proxy.cache().set_aside(to_usize(reading.surplus(limit_bytes, refused as u64)));
     }
 
     async fn reload(self: Arc<Self>) -> Result<Vec<Change>, String> {

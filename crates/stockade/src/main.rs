@@ -11,6 +11,8 @@ mod agents;
 #[path = "no_agents.rs"]
 mod agents;
 #[cfg(feature = "http")]
+mod allocator;
+#[cfg(feature = "http")]
 mod app;
 mod check;
 #[cfg(feature = "http")]

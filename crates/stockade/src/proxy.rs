@@ -1,10 +1,7 @@
 //! `stockade proxy`: serves until Ctrl-C or SIGTERM.
 
 use std::{
-    env,
     io::{self, Write},
-    os::unix::process::CommandExt,
-    process::Command,
     sync::Arc,
 };
 
@@ -22,6 +19,7 @@ use tokio::{
 };
 
 use crate::{
+    allocator::return_memory_soon,
     child::{Listening, report_ready},
     cli::ProxyArgs,
     exit::{CommandError, Exit},
@@ -31,7 +29,9 @@ pub fn proxy(args: ProxyArgs) -> Result<Exit, CommandError> {
     if args.check {
         return check(&args);
     }
-    restart_with_one_heap();
+    if let Err(error) = return_memory_soon() {
+        eprintln!("warning: freed memory is returned to the system after ten seconds only: {error}");
+    }
     // Each connection needs a file descriptor: take as many as the system allows.
     let _ = ProcessLimits::raised();
     let config = config(&args)?;
@@ -59,6 +59,7 @@ pub fn proxy(args: ProxyArgs) -> Result<Exit, CommandError> {
     server
         .keep_snapshots(|note| eprintln!("{note}"))
         .map_err(|error| CommandError::Usage(format!("cannot start the thread of snapshots: {error}")))?;
+    drop(runtime.spawn(server.keep_memory_bound()));
     drop(runtime.spawn(server.watch_health(|event| eprintln!("{event}"))));
     while let SignalAction::Reload = runtime.block_on(signals.next()) {
         report_reload(&runtime.block_on(server.reload()));
@@ -100,19 +101,6 @@ fn check(args: &ProxyArgs) -> Result<Exit, CommandError> {
     let file = args.config.as_ref().map(|path| format!("{}: ", path.display())).unwrap_or_default();
     let lines: Vec<String> = problems.iter().map(|problem| format!("{file}{problem}")).collect();
     Err(CommandError::Usage(lines.join("\nerror: ")))
-}
-
-/// Replaces this process by one with one heap for all threads, unless the environment sets the number. glibc gives each
-/// thread a heap, and freed bodies of one heap are not reused by others: under a limit of 256 MiB 400 to 463 MiB were
-/// resident, with one heap 270 to 277 (bench/README.md). Where that fails, it goes on as it is.
-fn restart_with_one_heap() {
-    const HEAPS: &str = "MALLOC_ARENA_MAX";
-    if env::var_os(HEAPS).is_some() {
-        return;
-    }
-    if let Ok(program) = env::current_exe() {
-        let _error = Command::new(program).args(env::args_os().skip(1)).env(HEAPS, "1").exec();
-    }
 }
 
 fn config(args: &ProxyArgs) -> Result<Config, CommandError> {

@@ -7,23 +7,40 @@ use std::sync::{
 
 use super::{
     WeighFn,
-    budget::ByteBudget,
-    held::HeldEntries,
+    budget::{ByteBudget, ReservedBytes},
+    held::{HeldEntries, IsHeldFn},
+    limit::Limit,
     removal::{RemovedEntries, RemovedEntry},
 };
+use crate::locks::Lock;
 
 /// The account of a limit in bytes.
 pub(super) struct ByteAccount<K, V> {
     pub(super) budget: Arc<ByteBudget>,
     pub(super) weigh: WeighFn<K, V>,
     pub(super) held: Option<HeldEntries<K, V>>,
+    /// Bytes for memory beside the entries.
+    pub(super) aside: Lock<ReservedBytes>,
     /// How often the limit was reached and a share of it cleared.
     pub(super) reclaims: AtomicU64,
-    /// The shard that reclaims next.
-    pub(super) reclaims_next: AtomicUsize,
+    /// The shard that reclaims next, or is evicted from for bytes set aside.
+    pub(super) next_shard: AtomicUsize,
 }
 
 impl<K, V> ByteAccount<K, V> {
+    /// `None`: the limit is not in bytes.
+    pub(super) fn new(limit: &Limit, weigh: WeighFn<K, V>, is_held: Option<IsHeldFn<V>>) -> Option<Self> {
+        let budget = Arc::new(ByteBudget::new(limit)?);
+        Some(Self {
+            aside: Lock::new(ReservedBytes::none(&budget)),
+            budget,
+            weigh,
+            held: is_held.map(|is_held| HeldEntries::new(is_held, limit)),
+            reclaims: AtomicU64::new(0),
+            next_shard: AtomicUsize::new(0),
+        })
+    }
+
     /// Drops entries that nothing holds, and releases their bytes afterwards.
     pub(super) fn discard(&self, gone: RemovedEntries<K, V>) {
         self.release(gone.into_iter().filter_map(|entry| self.unless_held(entry)).collect());

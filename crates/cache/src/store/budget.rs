@@ -18,6 +18,7 @@ pub(crate) struct ByteBudget {
     used: AtomicUsize,
     /// Bytes reserved for loads in flight: half of the limit at most, so that loads do not evict all entries.
     reserved_for_loads: AtomicUsize,
+    set_aside: AtomicUsize,
     peak: AtomicUsize,
     is_reclaiming: AtomicBool,
     waiting: AtomicUsize,
@@ -32,6 +33,7 @@ impl ByteBudget {
             max_object: limit.max_object_bytes(bytes),
             used: AtomicUsize::new(0),
             reserved_for_loads: AtomicUsize::new(0),
+            set_aside: AtomicUsize::new(0),
             peak: AtomicUsize::new(0),
             is_reclaiming: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
@@ -90,7 +92,18 @@ impl ByteBudget {
 
     /// Bytes of entries, and of stores in progress.
     pub(crate) fn stored(&self) -> usize {
-        self.used().saturating_sub(self.reserved_for_loads.load(Ordering::SeqCst))
+        let reserved = self.reserved_for_loads.load(Ordering::SeqCst);
+        self.used().saturating_sub(reserved).saturating_sub(self.set_aside())
+    }
+
+    /// Bytes that are set aside for other memory.
+    pub(crate) fn set_aside(&self) -> usize {
+        self.set_aside.load(Ordering::Relaxed)
+    }
+
+    /// Records how many bytes are set aside: those of a [`ReservedBytes`].
+    pub(super) fn record_set_aside(&self, bytes: usize) {
+        self.set_aside.store(bytes, Ordering::Relaxed);
     }
 
     /// The maximum of `used`.
@@ -101,6 +114,7 @@ impl ByteBudget {
     /// Called when the limit is reached. Returns true to the caller that starts reclaiming.
     pub(crate) fn start_reclaim(&self) -> bool {
         self.ceiling.reclaim_to < self.ceiling.max
+            && self.stored() > self.ceiling.reclaim_to
             && !self.is_reclaiming.load(Ordering::Relaxed)
             && !self.is_reclaiming.swap(true, Ordering::SeqCst)
     }
@@ -121,8 +135,10 @@ impl ByteBudget {
 /// Bytes accounted to a [limit in bytes](crate::Limit::bytes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ByteUsage {
-    /// Bytes of entries and of reservations at this moment.
+    /// Bytes of entries, of reservations, and [set aside](crate::Cache::set_aside), at this moment.
     pub used: usize,
+    /// The part that is set aside.
+    pub set_aside: usize,
     /// The maximum of `used` since the cache was built. It never exceeds the limit.
     pub peak: usize,
 }
@@ -226,6 +242,10 @@ impl ReservedBytes {
         let mut freed = FreedBytes { budget: &self.budget, bytes };
         drop(left);
         self.bytes += std::mem::take(&mut freed.bytes);
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Bytes in use beside this reservation, without those reserved for loads.

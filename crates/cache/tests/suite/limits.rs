@@ -190,6 +190,34 @@ fn value_beyond_max_object_is_not_stored_and_removes_the_old_one() {
     assert_eq!(size.byte_usage().unwrap().used, 0, "a refused value takes no room");
 }
 
+/// Ten entries fill the limit.
+#[test]
+fn bytes_set_aside_are_taken_from_entries_and_given_back() {
+    for reclaim in [0.0, 0.3] {
+        let limit = Limit { reclaim, max_object: Some(10_000), ..Limit::bytes(100_000) };
+        let cache = by_bytes(&Virtual::new(), limited(limit), heap_bytes::<u32, Vec<u8>>);
+        let value = || vec![0; 10_000 - cache.entry_overhead_bytes()];
+        let fill = |from: u32| (from..from + 30).for_each(|key| _ = cache.insert(key, value()));
+        let usage = || cache.byte_usage().unwrap();
+        assert_eq!(cache.set_aside(25_000), 25_000, "there is room");
+        fill(0);
+        assert_eq!((usage().set_aside, usage().used <= 100_000), (25_000, true));
+        assert!((4..=7).contains(&cache.len()), "{} entries beside 25,000 bytes", cache.len());
+        assert_eq!(cache.set_aside(0), 0);
+        fill(100);
+        assert!((7..=10).contains(&cache.len()), "{} entries", cache.len());
+        // Half of the limit at most: entries keep the other half.
+        assert_eq!(cache.set_aside(usize::MAX), 50_000);
+        assert!((1..=5).contains(&cache.len()), "{} entries beside half of the limit", cache.len());
+        fill(200);
+        assert!(cache.len() >= 3, "stores still find room: {} entries", cache.len());
+        assert_eq!(usage().peak, 100_000);
+    }
+    let strategy = Strategy::preset("stampede").unwrap();
+    let unlimited = Cache::<u32, u32, _>::builder(strategy).build_on(Virtual::new(), Seed(1)).unwrap();
+    assert_eq!(unlimited.set_aside(1), 0, "there is no limit in bytes");
+}
+
 #[test]
 fn load_reserves_the_maximum_then_the_actual_size() {
     let runtime = Virtual::new();

@@ -57,6 +57,14 @@ impl BodyChunks {
         Self { length, file, ..Self::default() }
     }
 
+    /// False if `bytes` more bytes do not fit into the memory of large bodies, and are not to be stored.
+    #[must_use]
+    pub fn has_room(&self, bytes: usize) -> bool {
+        // The extent of a body of known length has been allocated with its first bytes.
+        let is_allocated = self.length.is_some() && self.bytes > 0;
+        is_allocated || self.file.as_ref().is_none_or(|file| file.has_room(bytes))
+    }
+
     /// All that has been received.
     pub fn parts(&self) -> impl Iterator<Item = Bytes> {
         self.chunks.iter().flat_map(|chunk| match chunk {

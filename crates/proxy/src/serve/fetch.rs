@@ -398,9 +398,10 @@ impl OriginFetch {
             self.context.set_private_response(response);
             return Ok(self.uncacheable(head.status, UncacheableReason::TooLarge));
         }
-        let is_reserved = reservation.grow_to(total_bytes.max(overhead_bytes));
-        let mut body = response.into_body();
         let mut chunks = BodyChunks::new(length, file);
+        let is_reserved = chunks.has_room(length.unwrap_or_default())
+            && reservation.grow_to(total_bytes.max(overhead_bytes));
+        let mut body = response.into_body();
         let is_small = length.is_some_and(|length| length <= SMALL_BODY_BYTES_MAX);
         if is_small && read_available(&mut chunks, &mut body).await.map_err(OriginFailure::Truncated)? {
             let stored = head.into_stored(chunks.into_body(), retention);

@@ -96,7 +96,8 @@ impl BodyReceiver {
         let Some(target) = &mut self.target else { return self.writer.push(data) };
         let bytes = self.overhead_bytes + allocated_bytes(self.chunks.bytes() + data.len());
         let is_too_large = bytes > target.bytes_max;
-        if !is_too_large && !target.result.is_closed() && target.reservation.grow_to(bytes) {
+        let has_room = || self.chunks.has_room(data.len());
+        if !is_too_large && !target.result.is_closed() && has_room() && target.reservation.grow_to(bytes) {
             return self.chunks.add(&data).iter().for_each(|part| self.writer.push(part.clone()));
         }
         if let Some(StoreTarget { reservation, result, .. }) = self.target.take() {

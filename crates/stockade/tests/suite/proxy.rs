@@ -8,6 +8,7 @@ mod health;
 mod hostile;
 mod large_bodies;
 mod life;
+mod memory;
 mod prometheus_server;
 mod shadow;
 mod snapshots;

@@ -1,0 +1,35 @@
+//! Bytes of the limit that are set aside for memory beside the entries.
+
+use std::{hash::Hash, sync::atomic::Ordering::Relaxed};
+
+use super::{
+    Store,
+    budget::{EvictionProgress, ReservedBytes},
+};
+
+/// Half of the limit at most, so that entries and loads have the other half whatever happens outside of the cache.
+const SHARE_DIVISOR: usize = 2;
+
+impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
+    /// Sets aside `bytes` in place of those before, and evicts where that is necessary. Returns the bytes that are set
+    /// aside: fewer if they exceed half of the limit, or if nothing is left to evict.
+    pub(crate) fn set_aside(&self, bytes: usize) -> usize {
+        let Some(account) = &self.weight else { return 0 };
+        let budget = &account.budget;
+        let bytes = bytes.min(budget.ceiling.max / SHARE_DIVISOR);
+        // No lock is held while entries are evicted: their listeners may call this.
+        let mut aside = std::mem::replace(&mut *account.aside.lock(), ReservedBytes::none(budget));
+        loop {
+            // Each step takes from another shard.
+            let shard = account.next_shard.fetch_add(1, Relaxed);
+            let progress = self.make_room(account, shard, &mut aside, bytes);
+            budget.record_set_aside(aside.bytes());
+            if progress != EvictionProgress::More {
+                break;
+            }
+        }
+        let bytes = aside.bytes();
+        *account.aside.lock() = aside;
+        bytes
+    }
+}
