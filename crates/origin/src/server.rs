@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    net::{Ipv4Addr, SocketAddr, TcpListener as StdListener},
+    net::{Ipv4Addr, SocketAddr},
     num::NonZeroUsize,
     path::PathBuf,
     sync::{Arc, mpsc},
@@ -244,9 +244,11 @@ fn new_runtime() -> io::Result<runtime::Runtime> {
 impl ReservedPort {
     fn bind(address: SocketAddr) -> Result<Self, OriginStartError> {
         let listen_error = |error| OriginStartError::Listen { address, error };
-        // Fails if the port is taken. With SO_REUSEPORT the next bind could silently share another program's port.
-        let probe = StdListener::bind(address).map_err(listen_error)?;
-        drop(probe);
+        // Fails if the port is taken. With SO_REUSEPORT the next bind could silently share another program's port. It does not
+        // listen, since what connects to it would be reset.
+        let alone = new_socket(address).map_err(listen_error)?;
+        alone.set_reuseaddr(true).and_then(|()| alone.bind(address)).map_err(listen_error)?;
+        drop(alone);
         let socket = bind_shared(address).map_err(listen_error)?;
         // A bound port without a listener is open to other programs that set SO_REUSEADDR, unless this one clears it.
         socket.set_reuseaddr(false).map_err(listen_error)?;
@@ -257,11 +259,15 @@ impl ReservedPort {
 
 /// Binds to an address that several sockets of this process share.
 fn bind_shared(address: SocketAddr) -> io::Result<TcpSocket> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    let socket = new_socket(address)?;
     socket.set_reuseaddr(true)?;
     socket.set_reuseport(true)?;
     socket.bind(address)?;
     Ok(socket)
+}
+
+fn new_socket(address: SocketAddr) -> io::Result<TcpSocket> {
+    if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }
 }
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {

@@ -12,8 +12,8 @@ const DECAY_MS: isize = 100;
 /// Makes freed memory return to the system soon, also while this process does nothing. For a process that lasts, and costs
 /// some time: before its threads start.
 pub fn return_memory_soon() -> Result<(), Error> {
-    // Of arenas to come, and of those that exist (`MALLCTL_ARENAS_ALL`).
-    for name in [&b"arenas.dirty_decay_ms\0"[..], b"arena.4096.dirty_decay_ms\0"] {
+    // Of the main thread's arena, and of those to come.
+    for name in [&b"arena.0.dirty_decay_ms\0"[..], b"arenas.dirty_decay_ms\0"] {
         name.name().write(DECAY_MS)?;
     }
     background_thread::write(true)

@@ -1,10 +1,6 @@
 //! Bound ports and the listeners on them.
 
-use std::{
-    io,
-    net::{SocketAddr, TcpListener as StdListener},
-    time::Duration,
-};
+use std::{io, net::SocketAddr, time::Duration};
 
 use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpSocket};
@@ -41,8 +37,12 @@ pub(super) struct ClientListener {
 
 impl BoundSocket {
     pub(super) fn bind(address: SocketAddr, kind: ListenerKind) -> io::Result<Self> {
-        // Fails if another program listens there with SO_REUSEPORT: its port must not be shared by accident.
-        drop(StdListener::bind(address)?);
+        // Fails if another program listens there with SO_REUSEPORT: its port must not be shared by accident. It does not listen, since
+        // what connects to it would be reset.
+        let alone = new_socket(address)?;
+        alone.set_reuseaddr(true)?;
+        alone.bind(address)?;
+        drop(alone);
         let socket = reusable_socket(address)?;
         // With SO_REUSEADDR another program could bind the port as long as nothing listens.
         socket.set_reuseaddr(false)?;
@@ -69,9 +69,13 @@ impl BoundSocket {
 
 /// A socket that is bound to an address which others of this program share.
 fn reusable_socket(address: SocketAddr) -> io::Result<TcpSocket> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    let socket = new_socket(address)?;
     socket.set_reuseaddr(true)?;
     socket.set_reuseport(true)?;
     socket.bind(address)?;
     Ok(socket)
+}
+
+fn new_socket(address: SocketAddr) -> io::Result<TcpSocket> {
+    if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }
 }

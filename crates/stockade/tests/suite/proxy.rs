@@ -1,6 +1,7 @@
 //! `stockade proxy` as its users run it: a process in front of an origin, in real bytes.
 
 mod admin;
+mod attacks;
 mod dashboard;
 mod documents;
 mod exhaustion;

@@ -336,6 +336,18 @@ fn drain_finishes_streams_after_goaway() {
     assert_eq!(drained.join().expect("the thread does not panic"), DrainSummary { finished: 1, aborted: 0 });
 }
 
+/// A client that goes on after the GOAWAY has its connection cut.
+#[test]
+fn client_that_goes_on_after_refusals_is_cut() {
+    let (frontend, handler) = start(FrontendSettings { connections_max: 8, ..FrontendSettings::default() });
+    let mut tcp = open(&frontend, &[]);
+    for stream in (1..200).step_by(2) {
+        send(&mut tcp, &get(stream, "/held"));
+    }
+    wait_for_counts(&frontend, |counts| counts.open == 0);
+    assert!(handler.requests().len() < 10, "{:?}", frontend.counts());
+}
+
 /// 64 KiB for each of eight connections, of which one client may have an eighth: three requests of more than 16 KiB.
 #[test]
 fn waiting_requests_of_one_client_take_a_bounded_share_of_memory() {
@@ -345,14 +357,16 @@ fn waiting_requests_of_one_client_take_a_bounded_share_of_memory() {
         send(&mut clients[0], &get(stream, "/held"));
     }
     wait_for_counts(&frontend, |counts| counts.in_flight == 3);
-    // On another connection of the same client.
+    // On another connection of the same client, which ends: refused streams take memory, too.
     send(&mut clients[1], &get(1, "/refused"));
-    let refused = next_frame(&mut clients[1]).expect("a response");
-    assert_eq!((refused.kind, refused.stream), (HEADERS, 1));
+    let mut frames = [0; 2].map(|_| next_frame(&mut clients[1]).expect("a frame"));
+    frames.sort_by_key(|frame| frame.kind);
+    assert_eq!(frames.map(|frame| (frame.kind, frame.stream)), [(HEADERS, 1), (GOAWAY, 0)]);
     wait_for_counts(&frontend, |counts| counts.in_flight == 3);
     handler.release(3);
     wait_for_counts(&frontend, |counts| counts.in_flight == 0);
-    send(&mut clients[1], &get(3, "/accepted"));
+    let mut next = open(&frontend, &[]);
+    send(&mut next, &get(1, "/accepted"));
     wait_for_counts(&frontend, |counts| (counts.requests, counts.in_flight) == (5, 0));
     let requests = handler.requests();
     assert!(!requests.iter().any(|request| request.contains("/refused")), "{requests:?}");
