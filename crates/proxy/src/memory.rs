@@ -10,6 +10,8 @@ use std::time::Duration;
 
 /// From one reading to the next.
 pub const INTERVAL: Duration = Duration::from_millis(50);
+/// The same while nothing is stored.
+pub const IDLE_INTERVAL: Duration = Duration::from_millis(200);
 
 /// What may be resident beyond the limit, in percent of it. Here and in [`PROGRAM_BYTES`] the documented bound, 15 % and 50 MiB, has room
 /// for what arrives between two readings.

@@ -183,11 +183,19 @@ impl ProxyServer {
     /// Keeps the memory of the process, which has to be the proxy's alone, [below its bound](memory), until the proxy ends.
     pub fn keep_memory_bound(&self) -> impl Future<Output = ()> + Send + 'static {
         let (state, time) = (Arc::downgrade(&self.state), self.state.local.clone());
+        let mut last = None;
         async move {
             while let Some(state) = state.upgrade() {
-                state.set_memory_aside();
+                let usage = state.proxy.cache().byte_usage();
+                // As long as nothing is stored or removed, entries have no room to make.
+                let is_idle = last == usage && usage.is_none_or(|usage| usage.set_aside == 0);
+                if !is_idle {
+                    state.set_memory_aside();
+                }
+                last = usage;
                 drop(state);
-                time.sleep_until(time.now() + memory::INTERVAL).await;
+                let pause = if is_idle { memory::IDLE_INTERVAL } else { memory::INTERVAL };
+                time.sleep_until(time.now() + pause).await;
             }
         }
     }
