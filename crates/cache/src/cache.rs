@@ -408,6 +408,13 @@ where
         }
     }
 
+    /// True if a coalesced load of `key` is in flight, and a request waits for it. A source may give a load up that it has not begun
+    /// and for which no request waits any more.
+    #[must_use]
+    pub fn is_awaited(&self, key: &K) -> bool {
+        self.engine.coalescer.is_awaited(key)
+    }
+
     /// The counters of this cache.
     #[must_use]
     pub fn stats(&self) -> Stats {

@@ -170,6 +170,11 @@ impl<K: Hash + Eq + Clone, T: Clone> Coalescer<K, T> {
         self.table(key).lock().contains_key(key)
     }
 
+    /// True if a load of this key is in flight, and a caller waits for it.
+    pub fn is_awaited(&self, key: &K) -> bool {
+        self.table(key).lock().get(key).is_some_and(|load| load.core.lock().queue.has_callers())
+    }
+
     fn new_load(self: &Arc<Self>, key: &K, started_at: Time, is_joinable: bool) -> Arc<InFlightLoad<K, T>> {
         let core = Lock::new(LoadState::new());
         Arc::new(InFlightLoad {
@@ -274,7 +279,7 @@ impl<K: Hash + Eq, T: Clone> Leader<K, T> {
     /// there may be a timer, as with [`JoinOutcome::Wait`].
     #[must_use]
     pub fn watch(&self, deadline: Option<Time>) -> (Waiter<K, T>, Option<WaitTimer<K, T>>) {
-        Waiter::watch(self.load(), deadline)
+        Waiter::watch(self.load(), deadline, true)
     }
 
     /// The key of the load.
@@ -329,8 +334,12 @@ pub struct Waiter<K: Hash + Eq, T> {
 
 impl<K: Hash + Eq, T: Clone> Waiter<K, T> {
     /// A waiter that cannot lead.
-    fn watch(load: &Arc<InFlightLoad<K, T>>, deadline: Option<Time>) -> (Self, Option<WaitTimer<K, T>>) {
-        let registration = load.core.lock().register(deadline, false);
+    fn watch(
+        load: &Arc<InFlightLoad<K, T>>,
+        deadline: Option<Time>,
+        is_caller: bool,
+    ) -> (Self, Option<WaitTimer<K, T>>) {
+        let registration = load.core.lock().register(deadline, false, is_caller);
         let (position, needs_timer) = match registration {
             Registration::Queued { position, needs_timer } => (Some(position), needs_timer),
             Registration::Lead | Registration::Completed(_) | Registration::DeadlinePassed => (None, false),
@@ -350,7 +359,7 @@ pub struct WaitTimer<K: Hash + Eq, T> {
 
 impl<K: Hash + Eq, T: Clone> WaitTimer<K, T> {
     fn of(load: &Arc<InFlightLoad<K, T>>) -> Self {
-        Self { watch: Waiter::watch(load, None).0 }
+        Self { watch: Waiter::watch(load, None, false).0 }
     }
 
     /// Wakes waiters whose deadline has passed. Returns the next deadline; `None`: no waiter has one, and the next
@@ -521,10 +530,10 @@ impl<T: Clone> LoadState<T> {
         if deadline <= now && matches!(self.phase, LoadPhase::Led) {
             return Registration::DeadlinePassed;
         }
-        self.register(Some(deadline), true)
+        self.register(Some(deadline), true, true)
     }
 
-    fn register(&mut self, deadline: Option<Time>, can_lead: bool) -> Registration<T> {
+    fn register(&mut self, deadline: Option<Time>, can_lead: bool, is_caller: bool) -> Registration<T> {
         match &self.phase {
             LoadPhase::Completed(answer) => Registration::Completed(answer.clone()),
             LoadPhase::Vacant { .. } if can_lead => {
@@ -537,8 +546,9 @@ impl<T: Clone> LoadState<T> {
                 if needs_timer {
                     self.timed_until = deadline;
                 }
-                let position =
-                    self.queue.push(QueuedWaiter { waker: None, can_lead, deadline, is_timed_out: false });
+                let is_timed_out = false;
+                let waiter = QueuedWaiter { waker: None, can_lead, deadline, is_timed_out, is_caller };
+                let position = self.queue.push(waiter);
                 Registration::Queued { position, needs_timer }
             }
         }

@@ -42,6 +42,7 @@ pub mod runtime;
 pub mod spool;
 pub mod stored;
 pub mod upload;
+mod waiting_clients;
 
 use std::{
     io,
@@ -170,6 +171,7 @@ impl Proxy {
         let (head, ()) = Request::get(url).body(()).unwrap_or_default().into_parts();
         let router = self.router.load();
         let client = RequestClient::new(&HeaderMap::new(), peer, &router.config);
+        let client = RequestClient { is_bounded: false, ..client };
         let (key, route) = router.resolve(&head, &client);
         let route = match route {
             Ok(route) => route,
@@ -271,7 +273,7 @@ impl Proxy {
         client: &RequestClient,
     ) -> (CacheKey, Result<Arc<Route>, Reply>) {
         let (key, route) = router.resolve(head, client);
-        if let Some(rate) = router.config.bounds.client_rate.filter(|_| !client.is_trusted_proxy)
+        if let Some(rate) = router.config.bounds.client_rate.filter(|_| client.is_bounded)
             && let Err(wait) = self.rates.admit(client.network, self.runtime.now(), rate)
         {
             self.rate_refusals.fetch_add(1, Relaxed);

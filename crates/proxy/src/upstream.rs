@@ -14,6 +14,7 @@ mod clock;
 mod connect;
 mod core;
 mod error;
+mod event_streams;
 mod framing;
 mod health;
 mod http1;
@@ -22,6 +23,7 @@ mod pool;
 mod prober;
 mod request;
 mod settings;
+pub mod shares;
 mod socket;
 mod tls;
 
@@ -42,7 +44,9 @@ pub use body::UpstreamBody;
 use clock::UpstreamClock;
 use connect::OriginConnector;
 pub use error::UpstreamError;
+use event_streams::is_event_stream;
 pub use health::{HealthProbe, HealthSettings};
+pub use pool::Requester;
 use pool::{Checkout, Connecting, Pool, ReadyConnection};
 use request::RetryableRequest;
 pub use settings::{
@@ -146,18 +150,35 @@ impl Upstream {
     ///
     /// # Panics
     /// Outside a tokio runtime with I/O and time.
-    pub async fn send<B>(&self, request: Request<B>) -> Result<Response<UpstreamBody>, UpstreamError>
+    pub fn send<B>(
+        &self,
+        request: Request<B>,
+    ) -> impl Future<Output = Result<Response<UpstreamBody>, UpstreamError>> + Send
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        self.send_for(&Requester::UNBOUNDED, request)
+    }
+
+    /// As [`send`](Self::send), for a client, which shares the connections with others.
+    pub async fn send_for<B>(
+        &self,
+        requester: &Requester<'_>,
+        request: Request<B>,
+    ) -> Result<Response<UpstreamBody>, UpstreamError>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let shared = &*self.shared;
         let pending = RetryableRequest::new(request, &shared.clock)?;
-        let mut checkout = shared.pool.checkout().await?;
+        let mut checkout = shared.pool.checkout(requester).await?;
         for resends in 0.. {
             let ready = match checkout {
                 Checkout::Ready(ready) => ready,
-                Checkout::Connect(connecting) => shared.connect(connecting).await?,
+                // Boxed: most requests find a connection.
+                Checkout::Connect(connecting) => Box::pin(shared.connect(connecting)).await?,
             };
             let endpoint = ready.endpoint();
             let answer = match ready {
@@ -165,9 +186,12 @@ impl Upstream {
                 ReadyConnection::Http2(stream) => http2::exchange(stream, &pending, shared).await,
             };
             checkout = match answer {
-                Ok(answer) => {
+                Ok(mut answer) => {
                     pending.drop_kept();
                     shared.pool.succeed(endpoint);
+                    if is_event_stream(answer.headers()) && !answer.body_mut().begin_event_stream() {
+                        return Err(UpstreamError::TooManyEventStreams);
+                    }
                     return Ok(answer);
                 }
                 Err(ExchangeFailure { retry: Some(Retry::Connect(connecting)), .. })
@@ -176,7 +200,7 @@ impl Upstream {
                     Checkout::Connect(connecting)
                 }
                 Err(ExchangeFailure { retry: Some(Retry::Checkout), .. }) if resends < RESENDS_MAX => {
-                    shared.pool.checkout().await?
+                    shared.pool.checkout(requester).await?
                 }
                 Err(ExchangeFailure { error, .. }) => {
                     if error.is_origin_fault() {
@@ -202,7 +226,7 @@ impl Upstream {
             let idle = core.idle();
             UpstreamStatus {
                 idle,
-                busy: core.connections().saturating_sub(idle),
+                busy: core.open().saturating_sub(idle),
                 waiting: core.waiting(),
                 endpoints: shared.settings.urls.iter().zip(core.endpoints(now)).map(endpoint).collect(),
             }

@@ -318,3 +318,21 @@ fn second_lost_leader_ends_the_load() {
     }
     assert_eq!(coalescer.in_flight_count(), 0);
 }
+
+#[test]
+fn load_is_awaited_while_a_caller_waits() {
+    let coalescer: Arc<Coalescer<u8, Answer>> = Coalescer::new(Seed(1), || Err("lost"));
+    let join = || coalescer.join(&1, Time::ZERO, |_| FAR, || None::<()>, |_| true);
+    assert!(!coalescer.is_awaited(&1));
+    let JoinOutcome::Lead(leader) = join() else { panic!("the key is free") };
+    assert!(!coalescer.is_awaited(&1), "as a refresh, for which nobody waits");
+    let (watch, _) = leader.watch(None);
+    assert!(coalescer.is_awaited(&1));
+    let JoinOutcome::Wait(waiter, Some(timer)) = join() else { panic!("another one leads") };
+    drop(watch);
+    assert!(coalescer.is_awaited(&1));
+    drop(waiter);
+    assert!(!coalescer.is_awaited(&1), "a timer does not count");
+    drop((timer, leader));
+    assert_eq!(coalescer.in_flight_count(), 0);
+}

@@ -21,6 +21,8 @@ pub(crate) struct QueuedWaiter {
     pub(crate) can_lead: bool,
     pub(crate) deadline: Option<Time>,
     pub(crate) is_timed_out: bool,
+    /// False for a timer, which waits only for the other waiters.
+    pub(crate) is_caller: bool,
 }
 
 impl WaitQueue {
@@ -56,6 +58,11 @@ impl WaitQueue {
         numbered
             .filter_map(|(position, slot)| Some((position, slot.as_mut()?)))
             .find(|(_, waiter)| is(waiter))
+    }
+
+    /// True if a caller waits.
+    pub(crate) fn has_callers(&self) -> bool {
+        self.waiters.iter().flatten().any(|waiter| waiter.is_caller && !waiter.is_timed_out)
     }
 
     /// Removes all waiters and returns their wakers.

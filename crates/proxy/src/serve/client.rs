@@ -16,8 +16,8 @@ pub struct RequestClient {
     /// Its port is 0 if a proxy named the client.
     pub address: SocketAddr,
     pub network: ClientNetwork,
-    /// A trusted proxy that names no client: the bounds of clients do not apply to it.
-    pub is_trusted_proxy: bool,
+    /// False for a trusted proxy that names no client, and for this process: the bounds of clients do not apply.
+    pub is_bounded: bool,
     /// Between the client and the first proxy.
     pub is_tls: bool,
     /// `X-Forwarded-Host` of a trusted proxy, which replaces `Host`.
@@ -38,7 +38,7 @@ impl RequestClient {
             return Self {
                 address: remote,
                 network: network(remote.ip()),
-                is_trusted_proxy: false,
+                is_bounded: true,
                 is_tls,
                 forwarded_host: None,
                 addresses: smallvec![remote.ip()],
@@ -50,7 +50,7 @@ impl RequestClient {
         Self {
             address,
             network: network(client),
-            is_trusted_proxy: trusted.contains(client),
+            is_bounded: !trusted.contains(client),
             is_tls: is_client_tls.unwrap_or(is_tls),
             forwarded_host: host,
             addresses,

@@ -2,7 +2,10 @@
 
 use std::{
     num::NonZeroU64,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 use bytes::Bytes;
@@ -35,7 +38,10 @@ use crate::{
         key::CacheKey,
         override_field::{Override, override_of},
     },
-    upstream::UpstreamError,
+    upstream::{
+        Requester, UpstreamError,
+        shares::{Client, Clients},
+    },
 };
 
 /// The `Trailer` field of a response that is passed on to a client which takes trailers: an extension of the response.
@@ -72,8 +78,15 @@ pub struct RequestContext {
     pub client: RequestClient,
     pub route: Arc<Route>,
     takes_trailers: bool,
+    /// Its client left before there was a reply.
+    is_abandoned: AtomicBool,
+    /// It has led a load.
+    has_loaded: AtomicBool,
     private: Mutex<PrivateParts>,
 }
+
+/// Marks a request as abandoned if it is dropped before there is a reply.
+pub struct AbandonGuard<'a>(Option<&'a RequestContext>);
 
 /// Parts of the origin's response for this client alone. Boxed, because most requests have none of it.
 #[derive(Default)]
@@ -113,7 +126,41 @@ impl RequestContext {
             ClientDirectives::Ignore => RequestDirectives::default(),
         };
         let private = Mutex::default();
-        Self { method, version, headers, key, directives, client, route, takes_trailers, private }
+        let (is_abandoned, has_loaded) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self {
+            method,
+            version,
+            headers,
+            key,
+            directives,
+            client,
+            route,
+            takes_trailers,
+            is_abandoned,
+            has_loaded,
+            private,
+        }
+    }
+
+    #[must_use]
+    pub fn abandon_guard(&self) -> AbandonGuard<'_> {
+        AbandonGuard(Some(self))
+    }
+
+    /// True if the client left before there was a reply.
+    #[must_use]
+    pub fn is_abandoned(&self) -> bool {
+        self.is_abandoned.load(Relaxed)
+    }
+
+    pub fn note_load(&self) {
+        self.has_loaded.store(true, Relaxed);
+    }
+
+    /// False: what the request has waited for was the load of another one.
+    #[must_use]
+    pub fn has_loaded(&self) -> bool {
+        self.has_loaded.load(Relaxed)
     }
 
     #[must_use]
@@ -260,13 +307,16 @@ impl RequestContext {
         Ok(request)
     }
 
-    /// Sends a request to the route's origin; records its time for metrics, and its result for the log.
+    /// Sends a request to the route's origin; records its time for metrics, and its result for the log. `others` as in
+    /// [`Requester::others`].
     pub async fn send<B: RequestBody>(
         &self,
         request: Request<B>,
+        others: &(dyn Fn() -> Option<Clients> + Send + Sync),
     ) -> Result<Response<FetchedBody>, OriginError> {
         let started = system_now();
-        let mut result = self.route.origin.send(request).await;
+        let requester = Requester { client: self.bounded_client(), others };
+        let mut result = self.route.origin.send(request, &requester).await;
         if let Ok(response) = &mut result
             && self.takes_trailers
             && let Some(names) = hop::announced_trailers(response.headers())
@@ -293,8 +343,29 @@ impl RequestContext {
         Some(self.client.network.number())
     }
 
+    /// The client whose share of connections to origins the request takes.
+    #[must_use]
+    pub fn bounded_client(&self) -> Client {
+        self.client().filter(|_| self.client.is_bounded)
+    }
+
     #[must_use]
     pub fn is_loop(&self) -> bool {
         self.headers.contains_key(VIA) && hop::is_loop(&self.headers, pseudonym())
+    }
+}
+
+impl AbandonGuard<'_> {
+    /// There is a reply.
+    pub fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for AbandonGuard<'_> {
+    fn drop(&mut self) {
+        if let Some(context) = self.0 {
+            context.is_abandoned.store(true, Relaxed);
+        }
     }
 }

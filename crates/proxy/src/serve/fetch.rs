@@ -59,6 +59,12 @@ impl OriginFailure {
         !matches!(self, Self::NoResponse(error) if !error.is_origin_fault())
     }
 
+    /// True if the request has not been sent, for a reason that is its client's: other clients may have a connection.
+    #[must_use]
+    pub fn is_about_client(&self) -> bool {
+        matches!(self, Self::NoResponse(error) if error.is_about_client())
+    }
+
     /// True if the origin has not answered in time.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
@@ -111,6 +117,7 @@ pub async fn load(
     entry_key: EntryKey,
     reservation: Reservation,
 ) -> Result<LoadedEntry, OriginFailure> {
+    context.note_load();
     if entry_key.variant.is_none()
         && let Some(CacheEntry::Response(latest)) =
             context.route.cache.peek(&entry_key).map(|found| found.value)
@@ -197,7 +204,13 @@ impl OriginFetch {
         let mut request = self.context.load_request()?;
         request.headers_mut().extend(conditions.clone());
         let started = system_now();
-        let mut response = self.context.send(request).await?;
+        let Self { context, entry_key } = self;
+        let waiting = context.route.origin.waiting_clients().begin(entry_key);
+        let others = || {
+            let is_awaited = !context.is_abandoned() || context.route.cache.is_awaited(entry_key);
+            is_awaited.then(|| waiting.clients())
+        };
+        let mut response = context.send(request, &others).await?;
         hop::strip(response.headers_mut());
         Ok((started, response))
     }

@@ -129,6 +129,13 @@ fn plan_lookup(context: &RequestContext, entry_key: &EntryKey) -> LookupPlan {
 
 /// Replies from the cache, or loads the response.
 pub async fn serve_get(context: &Arc<RequestContext>, runtime: &LocalRuntime) -> Reply {
+    let guard = context.abandon_guard();
+    let reply = look_up_or_load(context, runtime).await;
+    guard.disarm();
+    reply
+}
+
+async fn look_up_or_load(context: &Arc<RequestContext>, runtime: &LocalRuntime) -> Reply {
     let mut entry_key = EntryKey::from(context.key.clone());
     let mut elections = 0;
     for _ in 0..LOOKUPS_MAX + ELECTIONS_MAX {
@@ -148,6 +155,7 @@ pub async fn serve_get(context: &Arc<RequestContext>, runtime: &LocalRuntime) ->
             LookupPlan::NotStored => return not_stored(),
         };
         let (load_context, load_key) = (Arc::clone(context), entry_key.clone());
+        context.route.origin.waiting_clients().join(&entry_key, context.bounded_client());
         let started = runtime.now();
         let options = RequestOptions { mode, client: context.client() };
         let answer = context
@@ -165,6 +173,8 @@ pub async fn serve_get(context: &Arc<RequestContext>, runtime: &LocalRuntime) ->
             Err(Error::WaitTimeout { .. }) => {
                 return Box::pin(load_uncoalesced(context, entry_key, forward)).await;
             }
+            // The client of the leader has too many requests, or has left.
+            Err(Error::Load(failure)) if !context.has_loaded() && is_about_client(&*failure) => continue,
             Err(error) => return error_reply(context, &error, forward),
         };
         context.note_reason(&answer.reason);
@@ -228,6 +238,10 @@ pub async fn serve_get(context: &Arc<RequestContext>, runtime: &LocalRuntime) ->
     // Too many variants, elections or purges.
     let forward = miss_reason(&entry_key);
     Box::pin(load_uncoalesced(context, entry_key, forward)).await
+}
+
+fn is_about_client(failure: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+    failure.downcast_ref::<OriginFailure>().is_some_and(OriginFailure::is_about_client)
 }
 
 /// True for errors that another request for the same URL may not get. 404 and 410 are about the URL.

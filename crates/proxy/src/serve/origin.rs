@@ -17,6 +17,7 @@ use http_body::Body;
 use super::{
     fetched_body::{FetchedBody, UnreadMark},
     upload::{Upload, UploadShare},
+    waiting_clients::WaitingClients,
 };
 use crate::{
     admin::{OriginStats, ServerStats},
@@ -24,14 +25,15 @@ use crate::{
     documents::{DocumentOrigin, DocumentsError},
     frontend::ClientBodyError,
     upstream::{
-        EndpointStatus, HealthProbe, HealthSettings, OriginUrl, OriginUrlError, Upstream, UpstreamError,
-        UpstreamSettings, UpstreamSettingsError, UpstreamStatus,
+        EndpointStatus, HealthProbe, HealthSettings, OriginUrl, OriginUrlError, Requester, Upstream,
+        UpstreamError, UpstreamSettings, UpstreamSettingsError, UpstreamStatus,
     },
 };
 
 pub struct OriginClient {
     pub name: String,
     backend: OriginBackend,
+    waiting: WaitingClients,
     requests: AtomicU64,
     failures: AtomicU64,
 }
@@ -107,6 +109,13 @@ impl OriginError {
 }
 
 impl OriginError {
+    /// True if the request has not been sent, for a reason that is its client's: other clients may have a connection.
+    #[must_use]
+    pub fn is_about_client(&self) -> bool {
+        use UpstreamError::{Abandoned, Overloaded, QueueTimeout};
+        matches!(self, Self::Http(Overloaded { .. } | QueueTimeout { .. } | Abandoned))
+    }
+
     /// True if the origin has been silent after it was asked.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
@@ -141,7 +150,8 @@ impl OriginClient {
         if let OriginBackend::Http(http) = &backend {
             drop(tokio::spawn(http.upstream.probes()));
         }
-        Ok(Self { name, backend, requests: AtomicU64::new(0), failures: AtomicU64::new(0) })
+        let (requests, failures) = (AtomicU64::new(0), AtomicU64::new(0));
+        Ok(Self { name, backend, waiting: WaitingClients::default(), requests, failures })
     }
 
     /// Reads the files of an HTTP origin; of a database nothing is checked. It does not connect.
@@ -157,10 +167,11 @@ impl OriginClient {
     pub async fn send<B: RequestBody>(
         &self,
         request: Request<B>,
+        requester: &Requester<'_>,
     ) -> Result<Response<FetchedBody>, OriginError> {
         self.requests.fetch_add(1, Relaxed);
         let result = match &self.backend {
-            OriginBackend::Http(http) => http.send(request).await.map_err(OriginError::from),
+            OriginBackend::Http(http) => http.send(request, requester).await.map_err(OriginError::from),
             OriginBackend::Documents(documents) => documents
                 .answer(&request)
                 .await
@@ -171,6 +182,11 @@ impl OriginClient {
             self.failures.fetch_add(1, Relaxed);
         }
         result
+    }
+
+    #[must_use]
+    pub fn waiting_clients(&self) -> &WaitingClients {
+        &self.waiting
     }
 
     #[must_use]
@@ -242,10 +258,11 @@ impl HttpBackend {
     async fn send<B: RequestBody>(
         &self,
         request: Request<B>,
+        requester: &Requester<'_>,
     ) -> Result<Response<FetchedBody>, UpstreamError> {
         let (head, body) = request.into_parts();
-        let upload = Upload::begin(body, &self.uploads).await?;
-        let response = self.upstream.send(Request::from_parts(head, upload)).await?;
+        let upload = Upload::begin(body, &self.uploads, requester.client).await?;
+        let response = self.upstream.send_for(requester, Request::from_parts(head, upload)).await?;
         Ok(response.map(|body| FetchedBody::Http(body, UnreadMark::new(&self.unread))))
     }
 }

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use http::{Response, StatusCode, Version, header::TRAILER};
+use http::{
+    HeaderValue, Response, StatusCode, Version,
+    header::{RETRY_AFTER, TRAILER},
+};
 use stockade_cache::{CallPermit, Error, Invalidation};
 use stockade_model::outcome::Outcome;
 
@@ -27,6 +30,7 @@ use crate::{
         invalidate::{asks_breaker, invalidated},
         key::CacheKey,
     },
+    upstream::shares::Clients,
 };
 
 /// Forwards the client's request as it is, unless the route's breaker refuses it.
@@ -65,7 +69,7 @@ pub async fn forward_admitted<B: RequestBody>(
 ) -> Reply {
     let request = context.origin_request(context.method.clone(), context.forward_headers(), body);
     let result = match request {
-        Ok(request) => context.send(request).await,
+        Ok(request) => context.send(request, &|| Some(Clients::new())).await,
         Err(error) => Err(error),
     };
     if let BreakerVerdict::Admitted(permit) = verdict {
@@ -91,7 +95,11 @@ pub async fn forward_admitted<B: RequestBody>(
                 StatusCode::BAD_REQUEST => "the request cannot be forwarded",
                 _ => "the origin cannot be reached",
             };
-            return Reply::text(status, text, CacheStatus::forwarded(Outcome::Error, forward));
+            let mut reply = Reply::text(status, text, CacheStatus::forwarded(Outcome::Error, forward));
+            if status == StatusCode::SERVICE_UNAVAILABLE {
+                reply.response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            }
+            return reply;
         }
     };
     pass_through(response, CacheStatus::forwarded(Outcome::Bypass, forward))

@@ -64,7 +64,7 @@ fn authorise(context: &RequestContext, router: &Router) -> Result<(), PurgeRefus
     let client = &context.client;
     let is_from = |address: IpAddr| networks.iter().any(|network| network.contains(address));
     // The address of a load balancer that names no client is the address of all its clients.
-    if token.is_some_and(has_token) || !client.is_trusted_proxy && is_from(client.address.ip()) {
+    if token.is_some_and(has_token) || client.is_bounded && is_from(client.address.ip()) {
         return Ok(());
     }
     Err(PurgeRefusal::Forbidden)

@@ -3,11 +3,9 @@
 
 use std::{
     error::Error,
+    iter,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -16,10 +14,16 @@ use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
 use stockade_model::time::{Runtime, before};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::oneshot;
 
 use super::{fetched_body::prefixed_size_hint, origin::RequestBody, runtime::LocalRuntime};
-use crate::upstream::UpstreamError;
+use crate::{
+    locks::Lock,
+    upstream::{
+        UpstreamError,
+        shares::{Client, ClientCounts, FairQueue},
+    },
+};
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
@@ -32,59 +36,124 @@ pub struct Upload<B> {
     prefix: Option<Bytes>,
     /// `None`: the prefix is the whole body.
     rest: Option<B>,
-    _permit: Option<OwnedSemaphorePermit>,
+    _permit: Option<UploadPermit>,
 }
 
-/// The connections of an origin that uploads may take at the same time: half of them.
+/// The connections of an origin that uploads may take at the same time, which clients share: half of them.
 pub struct UploadShare {
-    free: Arc<Semaphore>,
-    waiting: AtomicUsize,
-    waiting_max: usize,
+    slots: Arc<Lock<UploadSlots>>,
     queue_timeout: Duration,
 }
 
-/// Counts a waiting upload.
-struct Waiting<'a>(&'a AtomicUsize);
+struct UploadSlots {
+    max: usize,
+    taken: ClientCounts,
+    /// A dropped sender has given up its place.
+    queue: FairQueue<oneshot::Sender<UploadPermit>>,
+    last_id: u64,
+}
 
-impl Drop for Waiting<'_> {
+/// One of the slots, until it is dropped.
+struct UploadPermit {
+    slots: Arc<Lock<UploadSlots>>,
+    client: Client,
+}
+
+/// Removes a waiting upload when dropped.
+struct UploadWaiter<'a> {
+    slots: &'a Lock<UploadSlots>,
+    id: u64,
+}
+
+impl UploadSlots {
+    fn free(&self) -> usize {
+        self.max - self.taken.total()
+    }
+
+    fn try_take(&mut self, client: Client) -> bool {
+        let free = self.free();
+        let is_next = self.queue.next(&self.taken, free).is_none() && self.taken.may_take(client, free);
+        if is_next {
+            self.taken.add(client);
+        }
+        is_next
+    }
+
+    /// The next waiter, which gets a slot.
+    fn grant_next(&mut self) -> Option<(oneshot::Sender<UploadPermit>, Client)> {
+        let client = self.queue.next(&self.taken, self.free())?;
+        self.taken.add(client);
+        self.queue.pop(client).map(|waiter| (waiter, client))
+    }
+}
+
+impl Drop for UploadPermit {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
+        let granted = {
+            let mut slots = self.slots.lock();
+            slots.taken.remove(self.client);
+            iter::from_fn(|| slots.grant_next()).collect::<Vec<_>>()
+        };
+        for (waiter, client) in granted {
+            // If the waiter has left, its permit is dropped here.
+            drop(waiter.send(Self { slots: Arc::clone(&self.slots), client }));
+        }
+    }
+}
+
+impl Drop for UploadWaiter<'_> {
+    fn drop(&mut self) {
+        let waiter = self.slots.lock().queue.remove(self.id);
+        drop(waiter);
     }
 }
 
 impl UploadShare {
     #[must_use]
     pub fn new(connections_max: usize, waiting_max: usize, queue_timeout: Duration) -> Self {
-        let share = connections_max.div_ceil(2).min(Semaphore::MAX_PERMITS);
-        let free = Arc::new(Semaphore::new(share));
-        Self { free, waiting: AtomicUsize::new(0), waiting_max, queue_timeout }
+        let slots = UploadSlots {
+            max: connections_max.div_ceil(2),
+            taken: ClientCounts::default(),
+            queue: FairQueue::new(waiting_max),
+            last_id: 0,
+        };
+        Self { slots: Arc::new(Lock::new(slots)), queue_timeout }
     }
 
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.waiting.load(Relaxed)
+        self.slots.lock().queue.len()
     }
 
-    async fn take(&self) -> Result<OwnedSemaphorePermit, UpstreamError> {
-        if let Ok(permit) = Arc::clone(&self.free).try_acquire_owned() {
-            return Ok(permit);
-        }
-        let waiting = self.waiting.fetch_add(1, Relaxed);
-        let _waiting = Waiting(&self.waiting);
-        if waiting >= self.waiting_max {
-            return Err(UpstreamError::Overloaded { waiting });
-        }
+    async fn take(&self, client: Client) -> Result<UploadPermit, UpstreamError> {
+        let (waiter, granted) = {
+            let mut slots = self.slots.lock();
+            if slots.try_take(client) {
+                return Ok(UploadPermit { slots: Arc::clone(&self.slots), client });
+            }
+            let (sender, granted) = oneshot::channel();
+            slots.last_id += 1;
+            let id = slots.last_id;
+            let queued = slots.queue.push(id, client, sender);
+            let waiting = slots.queue.len();
+            drop(slots);
+            drop(queued.map_err(|_| UpstreamError::Overloaded { waiting })?);
+            (UploadWaiter { slots: &self.slots, id }, granted)
+        };
         let runtime = LocalRuntime::new();
-        let free = Arc::clone(&self.free).acquire_owned();
-        let taken = before(&runtime, runtime.now() + self.queue_timeout, free).await;
-        // The semaphore is never closed.
-        taken.and_then(Result::ok).ok_or(UpstreamError::QueueTimeout { after: self.queue_timeout })
+        let result = before(&runtime, runtime.now() + self.queue_timeout, granted).await;
+        drop(waiter);
+        match result {
+            Some(Ok(permit)) => Ok(permit),
+            Some(Err(_)) => Err(UpstreamError::Overloaded { waiting: self.waiting() }),
+            None => Err(UpstreamError::QueueTimeout { after: self.queue_timeout }),
+        }
     }
 }
 
 impl<B: RequestBody> Upload<B> {
     /// Reads the beginning of `body`; if that is not all, waits for a connection of the share.
-    pub async fn begin(mut body: B, share: &UploadShare) -> Result<Self, UpstreamError> {
+    pub async fn begin(mut body: B, share: &UploadShare, client: Client) -> Result<Self, UpstreamError> {
         if body.is_end_stream() {
             return Ok(Self { prefix: None, rest: None, _permit: None });
         }
@@ -100,7 +169,7 @@ impl<B: RequestBody> Upload<B> {
                 buffered.extend_from_slice(&data);
             }
         }
-        let permit = share.take().await?;
+        let permit = share.take(client).await?;
         Ok(Self { prefix: Some(buffered.freeze()), rest: Some(body), _permit: Some(permit) })
     }
 }

@@ -81,6 +81,15 @@ impl UpstreamBody {
         Self { kind, idle_timer: IdleTimer { clock: clock.clone(), idle_timeout, since: None, sleep: None } }
     }
 
+    /// Counts the body as an event stream. False: there are too many.
+    pub(super) fn begin_event_stream(&mut self) -> bool {
+        match &mut self.kind {
+            ResponseSource::Done => true,
+            ResponseSource::Http1 { lease, .. } => lease.begin_event_stream(),
+            ResponseSource::Http2(stream) => stream.stream_lease.begin_event_stream(),
+        }
+    }
+
     /// Releases the connection at the last byte, even if the reader does not poll again.
     fn finish_if_complete(&mut self) {
         let is_complete = match &self.kind {

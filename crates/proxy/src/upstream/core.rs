@@ -3,14 +3,14 @@
 //! A permit is acquired before a connection opens and released when its socket has closed, so the connection limit always
 //! holds. A connection in use is not stored here: its lease owns it.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    time::Duration,
-};
+use std::{collections::VecDeque, time::Duration};
 
 use stockade_model::time::Time;
 
-use super::health::{Health, HealthSettings};
+use super::{
+    health::{Health, HealthSettings},
+    shares::{Client, ClientCounts, FairQueue},
+};
 
 /// A connection that takes one request at a time.
 pub(super) trait ReusableConnection {
@@ -35,9 +35,14 @@ pub(super) struct PoolLimits {
 pub(super) struct PoolCore<One, Many, W> {
     limits: PoolLimits,
     endpoints: Vec<EndpointState<One, Many>>,
-    /// Permits in use.
+    /// Permits in use, without those of event streams.
     connections: usize,
-    waiting: BTreeMap<u64, W>,
+    /// Requests in flight, without event streams of HTTP/1.
+    requests: ClientCounts,
+    event_streams: ClientCounts,
+    /// Connections of event streams of HTTP/1, each of which has its own.
+    event_connections: usize,
+    queue: FairQueue<W>,
     last_id: u64,
     /// Found closed or too old. The caller drops them after releasing the lock.
     discarded: Discarded<One, Many>,
@@ -112,11 +117,15 @@ impl<One: ReusableConnection, Many: Clone, W> PoolCore<One, Many, W> {
             health: Health::default(),
         };
         let endpoints = (0..endpoints).map(|_| endpoint()).collect();
+        let queue = FairQueue::new(limits.waiting);
         Self {
             limits,
             endpoints,
             connections: 0,
-            waiting: BTreeMap::new(),
+            requests: ClientCounts::default(),
+            event_streams: ClientCounts::default(),
+            event_connections: 0,
+            queue,
             last_id: 0,
             discarded: (Vec::new(), Vec::new()),
         }
@@ -128,8 +137,16 @@ impl<One: ReusableConnection, Many: Clone, W> PoolCore<One, Many, W> {
         self.last_id
     }
 
-    /// Acquires for the longest waiting request.
-    pub(super) fn acquire(&mut self, now: Time) -> Option<PoolGrant<One, Many>> {
+    /// For a new request. `None`: it has to wait, since nothing is free for its client, or others wait for what is free.
+    pub(super) fn acquire(&mut self, client: Client, now: Time) -> Option<PoolGrant<One, Many>> {
+        let free = self.free();
+        if !self.requests.may_take(client, free) || self.queue.next(&self.requests, free).is_some() {
+            return None;
+        }
+        self.take(client, now)
+    }
+
+    fn take(&mut self, client: Client, now: Time) -> Option<PoolGrant<One, Many>> {
         let grant = self.candidates(now, 0).into_iter().find_map(|endpoint| self.acquire_at(endpoint, now));
         if let Some(
             PoolGrant::Idle { endpoint, .. }
@@ -138,8 +155,25 @@ impl<One: ReusableConnection, Many: Clone, W> PoolCore<One, Many, W> {
         ) = &grant
         {
             self.endpoints[*endpoint].busy += 1;
+            self.requests.add(client);
         }
         grant
+    }
+
+    /// How many more requests there are connections and streams for.
+    fn free(&self) -> usize {
+        let PoolLimits { connections, streams, .. } = self.limits;
+        let per_connection =
+            if self.endpoints.iter().any(|endpoint| endpoint.may_share) { streams } else { 1 };
+        let unopened = connections.saturating_sub(self.connections).saturating_mul(per_connection);
+        let at = |endpoint: &EndpointState<One, Many>| {
+            let of = |shared: &SharedConnection<Many>| {
+                shared.streams_max.min(streams).saturating_sub(shared.active)
+            };
+            let connecting = if endpoint.may_share { endpoint.connecting * (streams - 1) } else { 0 };
+            endpoint.idle.len() + endpoint.shared.iter().map(of).sum::<usize>() + connecting
+        };
+        self.endpoints.iter().map(at).sum::<usize>().saturating_add(unopened)
     }
 
     /// Connections found closed or too old since the last call.
@@ -212,7 +246,8 @@ impl<One: ReusableConnection, Many: Clone, W> PoolCore<One, Many, W> {
     }
 
     /// A permit whose connection has closed opens another one.
-    pub(super) fn reconnect(&mut self, endpoint: usize) {
+    pub(super) fn reconnect(&mut self, endpoint: usize, client: Client) {
+        self.requests.add(client);
         self.endpoints[endpoint].busy += 1;
         self.endpoints[endpoint].connecting += 1;
     }
@@ -235,7 +270,37 @@ impl<One: ReusableConnection, Many: Clone, W> PoolCore<One, Many, W> {
         }
     }
 
-    pub(super) fn finish_request(&mut self, endpoint: usize) {
+    pub(super) fn finish_request(&mut self, endpoint: usize, client: Client) {
+        self.endpoints[endpoint].busy -= 1;
+        self.requests.remove(client);
+    }
+
+    /// The response to a request in flight is an event stream. One of HTTP/1 takes its connection out of the limit, and counts
+    /// against a bound of its own, which is as high. One of HTTP/2 counts as any request, and against half of all streams. False:
+    /// there are too many, of this client or of all.
+    pub(super) fn begin_event_stream(&mut self, client: Client, is_http2: bool) -> bool {
+        let PoolLimits { connections, streams, .. } = self.limits;
+        let max = if is_http2 { connections.saturating_mul(streams).div_ceil(2) } else { connections };
+        if !self.event_streams.may_take(client, max.saturating_sub(self.event_streams.total())) {
+            return false;
+        }
+        self.event_streams.add(client);
+        if !is_http2 {
+            self.connections -= 1;
+            self.event_connections += 1;
+            self.requests.remove(client);
+        }
+        true
+    }
+
+    /// For HTTP/1 its socket has closed.
+    pub(super) fn end_event_stream(&mut self, client: Client, is_http2: bool) {
+        self.event_streams.remove(client);
+        self.event_connections -= usize::from(!is_http2);
+    }
+
+    /// An event stream of HTTP/1 has ended, and its connection closes.
+    pub(super) fn finish_event_stream(&mut self, endpoint: usize) {
         self.endpoints[endpoint].busy -= 1;
     }
 
@@ -334,35 +399,44 @@ impl<One: ReusableConnection, Many: Clone, W> PoolCore<One, Many, W> {
         self.endpoints[endpoint].health.succeed(&self.limits.health);
     }
 
-    /// Queues a waiter. `None`: the queue is full.
-    pub(super) fn enqueue(&mut self, waiter: W) -> Option<u64> {
-        if self.waiting.len() >= self.limits.waiting {
-            return None;
-        }
+    /// Queues a waiter. Returned: its id, and a waiter that gave up its place for this one. Error: the queue is full.
+    pub(super) fn enqueue(&mut self, client: Client, waiter: W) -> Result<(u64, Option<W>), W> {
         let id = self.next_id();
-        self.waiting.insert(id, waiter);
-        Some(id)
+        self.queue.push(id, client, waiter).map(|displaced| (id, displaced))
+    }
+
+    /// Another client waits for the response to a waiting request.
+    pub(super) fn add_client(&mut self, id: u64, client: Client) {
+        self.queue.add_client(id, client);
     }
 
     pub(super) fn cancel_wait(&mut self, id: u64) -> Option<W> {
-        self.waiting.remove(&id)
+        self.queue.remove(id)
     }
 
-    /// The first waiter, and its grant. `None`: no waiter, or nothing free.
-    pub(super) fn grant_next(&mut self, now: Time) -> Option<(W, PoolGrant<One, Many>)> {
-        if self.waiting.is_empty() {
+    /// The next waiter, its client, and its grant. `None`: there is nothing free for any waiter.
+    pub(super) fn grant_next(&mut self, now: Time) -> Option<(W, Client, PoolGrant<One, Many>)> {
+        if self.queue.is_empty() {
             return None;
         }
-        let grant = self.acquire(now)?;
-        self.waiting.pop_first().map(|(_, waiter)| (waiter, grant))
+        let client = self.queue.next(&self.requests, self.free())?;
+        let grant = self.take(client, now)?;
+        self.queue.pop(client).map(|waiter| (waiter, client, grant))
     }
 
     pub(super) fn waiting(&self) -> usize {
-        self.waiting.len()
+        self.queue.len()
     }
 
+    /// Permits in use, without those of event streams.
+    #[cfg(test)]
     pub(super) fn connections(&self) -> usize {
         self.connections
+    }
+
+    /// All connections.
+    pub(super) fn open(&self) -> usize {
+        self.connections + self.event_connections
     }
 
     pub(super) fn idle(&self) -> usize {

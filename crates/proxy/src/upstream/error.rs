@@ -65,9 +65,15 @@ pub enum UpstreamError {
     /// More bytes or fields than the limit.
     #[error("the head of the response is too large")]
     HeadTooLarge,
-    /// The queue is full.
+    /// The queue is full, or has dropped the request for one of a client that has fewer in it.
     #[error("{waiting} requests already wait for a connection")]
     Overloaded { waiting: usize },
+    /// Of this client, or of all.
+    #[error("too many event streams are open")]
+    TooManyEventStreams,
+    /// The request has been given up before it had a connection.
+    #[error("no client waits for the response any more")]
+    Abandoned,
     #[error("no connection became free within {}", format_duration(*.after))]
     QueueTimeout { after: Duration },
     /// The client's body has failed.
@@ -92,9 +98,11 @@ impl UpstreamError {
             Self::ConnectTimeout { .. } | Self::HeadTimeout { .. } | Self::IdleTimeout { .. } => {
                 StatusCode::GATEWAY_TIMEOUT
             }
-            Self::Overloaded { .. } | Self::QueueTimeout { .. } | Self::Exhausted { .. } => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Self::Overloaded { .. }
+            | Self::QueueTimeout { .. }
+            | Self::Exhausted { .. }
+            | Self::TooManyEventStreams
+            | Self::Abandoned => StatusCode::SERVICE_UNAVAILABLE,
             Self::RequestStalled { .. } => StatusCode::REQUEST_TIMEOUT,
             Self::RequestBody { .. } | Self::Unsendable { .. } => StatusCode::BAD_REQUEST,
             _ => StatusCode::BAD_GATEWAY,
@@ -116,9 +124,11 @@ impl UpstreamError {
             Self::NotHttp { .. } => "http_protocol_error",
             Self::IdleTimeout { .. } => "connection_read_timeout",
             Self::HeadTooLarge => "http_response_header_section_size",
-            Self::Overloaded { .. } | Self::QueueTimeout { .. } | Self::Exhausted { .. } => {
-                "connection_limit_reached"
-            }
+            Self::Overloaded { .. }
+            | Self::QueueTimeout { .. }
+            | Self::Exhausted { .. }
+            | Self::TooManyEventStreams
+            | Self::Abandoned => "connection_limit_reached",
             Self::RequestBody { .. } | Self::RequestStalled { .. } | Self::Unsendable { .. } => {
                 "http_request_error"
             }

@@ -86,6 +86,10 @@ impl Http1Sender {
         self.requests.ready().await.is_ok()
     }
 
+    pub(super) fn permit(&self) -> Option<&ConnectionPermit> {
+        self.permit.as_deref()
+    }
+
     /// Closes the connection and passes its permit on.
     pub(super) fn into_permit(mut self) -> Option<Arc<ConnectionPermit>> {
         self.permit.take()

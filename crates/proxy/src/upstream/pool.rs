@@ -1,6 +1,9 @@
 //! The lock around [`PoolCore`], and guards that release what they hold when dropped.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use stockade_model::time::{Runtime, Time, before};
 use tokio::sync::oneshot;
@@ -11,13 +14,31 @@ use super::{
     error::UpstreamError,
     http1::Http1Sender,
     http2::Http2Sender,
+    shares::{Client, Clients},
 };
 use crate::locks::{Guard, Lock};
 
 /// Bounds how often an idle connection is checked.
 const CHECK_INTERVAL_MIN: Duration = Duration::from_millis(10);
+/// How often a waiter asks for whom it waits.
+const AWAITED_CHECK: Duration = Duration::from_millis(100);
 
+/// Dropped, it has given up its place in the queue.
 type Waiter = oneshot::Sender<Checkout>;
+
+/// For whom a request is sent to an origin.
+#[derive(Clone, Copy)]
+pub struct Requester<'a> {
+    pub client: Client,
+    /// The other clients that wait for the response. `None`: no client does any more, so that a request without a connection is given
+    /// up.
+    pub others: &'a (dyn Fn() -> Option<Clients> + Send + Sync),
+}
+
+impl Requester<'_> {
+    /// For requests to which no bound of a client applies.
+    pub const UNBOUNDED: Requester<'static> = Requester { client: None, others: &|| Some(Clients::new()) };
+}
 
 /// The connections of an origin. Clones share them.
 #[derive(Clone)]
@@ -41,12 +62,17 @@ pub(super) enum ReadyConnection {
 }
 
 /// Counts a connection against the limit until its last owner drops it.
-pub(super) struct ConnectionPermit(Pool);
+pub(super) struct ConnectionPermit {
+    pool: Pool,
+    /// It counts as an event stream of this client.
+    event_stream_of: OnceLock<Client>,
+}
 
 /// A permit to open a connection.
 pub(super) struct Connecting {
     pool: Pool,
     pub(super) endpoint: usize,
+    client: Client,
     /// Bit set of endpoints that failed.
     tried: u64,
     /// `None`: moved into a connection.
@@ -57,7 +83,10 @@ pub(super) struct Connecting {
 pub(super) struct Http1Lease {
     pool: Pool,
     pub(super) endpoint: usize,
+    client: Client,
     id: u64,
+    /// Its connection is not used again.
+    is_event_stream: bool,
     /// `None`: returned to the pool.
     connection: Option<Http1Sender>,
     /// The connection is reused, so the origin may have closed it.
@@ -68,7 +97,9 @@ pub(super) struct Http1Lease {
 pub(super) struct Http2Lease {
     pool: Pool,
     pub(super) endpoint: usize,
+    client: Client,
     id: u64,
+    is_event_stream: bool,
     pub(super) connection: Http2Sender,
     /// The connection is reused, so the origin may have closed it.
     pub(super) is_used: bool,
@@ -113,47 +144,57 @@ impl Pool {
         read(&self.core(), now)
     }
 
-    /// Waits for a connection if none is free.
-    pub(super) async fn checkout(&self) -> Result<Checkout, UpstreamError> {
-        let (waiting, grant) = {
+    /// Waits for a connection if none is free for this client.
+    pub(super) async fn checkout(&self, requester: &Requester<'_>) -> Result<Checkout, UpstreamError> {
+        let client = requester.client;
+        let (waiter, mut grant) = {
             let now = self.0.clock.now();
             let mut core = self.core();
-            // Waiters come first.
-            let grant = if core.waiting() == 0 { core.acquire(now) } else { None };
+            let grant = core.acquire(client, now);
             let discarded = core.take_discarded();
             if let Some(grant) = grant {
                 drop(core);
                 drop(discarded);
-                return Ok(self.to_checkout(grant));
+                return Ok(self.to_checkout(client, grant));
             }
             let (sender, receiver) = oneshot::channel();
+            let queued = core.enqueue(client, sender);
             let waiting = core.waiting();
-            let id = core.enqueue(sender);
             drop(core);
-            let id = id.ok_or(UpstreamError::Overloaded { waiting })?;
-            let waiting = WaiterGuard { pool: self, id };
+            let (id, displaced) = queued.map_err(|_| UpstreamError::Overloaded { waiting })?;
+            let waiter = WaiterGuard { pool: self, id };
             // Dropping them may free the permits that it waits for.
-            drop(discarded);
-            (waiting, receiver)
+            drop((discarded, displaced));
+            (waiter, receiver)
         };
-        let after = self.0.queue_timeout;
-        let grant = before(&self.0.clock, self.0.clock.now() + after, grant).await;
-        drop(waiting);
-        match grant {
-            Some(Ok(grant)) => Ok(grant),
-            // The sender is dropped only when the waiter leaves the queue.
-            None | Some(Err(_)) => Err(UpstreamError::QueueTimeout { after }),
-        }
+        let (clock, after) = (&self.0.clock, self.0.queue_timeout);
+        let until = clock.now() + after;
+        let result = loop {
+            match before(clock, until.min(clock.now() + AWAITED_CHECK), &mut grant).await {
+                Some(Ok(checkout)) => break Ok(checkout),
+                // Only a waiter that gives up its place loses its sender.
+                Some(Err(_)) => break Err(UpstreamError::Overloaded { waiting: self.core().waiting() }),
+                None if until <= clock.now() => break Err(UpstreamError::QueueTimeout { after }),
+                None => match (requester.others)() {
+                    Some(others) => waiter.add_clients(&others),
+                    None => break Err(UpstreamError::Abandoned),
+                },
+            }
+        };
+        drop(waiter);
+        result
     }
 
-    fn to_checkout(&self, grant: core::PoolGrant<Http1Sender, Http2Sender>) -> Checkout {
-        let pool = self.clone();
+    fn to_checkout(&self, client: Client, grant: core::PoolGrant<Http1Sender, Http2Sender>) -> Checkout {
+        let (pool, is_event_stream) = (self.clone(), false);
         match grant {
             core::PoolGrant::Idle { endpoint, id, connection } => {
                 Checkout::Ready(ReadyConnection::Http1(Http1Lease {
                     pool,
                     endpoint,
+                    client,
                     id,
+                    is_event_stream,
                     connection: Some(connection),
                     is_used: true,
                 }))
@@ -162,14 +203,17 @@ impl Pool {
                 Checkout::Ready(ReadyConnection::Http2(Http2Lease {
                     pool,
                     endpoint,
+                    client,
                     id,
+                    is_event_stream,
                     connection,
                     is_used: true,
                 }))
             }
             core::PoolGrant::Connect { endpoint } => {
-                let permit = Some(Arc::new(ConnectionPermit(self.clone())));
-                Checkout::Connect(Connecting { pool, endpoint, tried: 0, permit })
+                let event_stream_of = OnceLock::new();
+                let permit = Some(Arc::new(ConnectionPermit { pool: self.clone(), event_stream_of }));
+                Checkout::Connect(Connecting { pool, endpoint, client, tried: 0, permit })
             }
         }
     }
@@ -183,9 +227,9 @@ impl Pool {
                 (core.grant_next(now), core.take_discarded())
             };
             drop(discarded);
-            let Some((waiter, grant)) = granted else { return };
+            let Some((waiter, client, grant)) = granted else { return };
             // A waiter that has left drops its grant here.
-            drop(waiter.send(self.to_checkout(grant)));
+            drop(waiter.send(self.to_checkout(client, grant)));
         }
     }
 
@@ -252,8 +296,28 @@ impl Drop for PoolMembership {
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        self.0.core().release_permit();
-        self.0.serve_waiters();
+        {
+            let mut core = self.pool.core();
+            match self.event_stream_of.get() {
+                Some(client) => core.end_event_stream(*client, false),
+                None => core.release_permit(),
+            }
+        }
+        self.pool.serve_waiters();
+    }
+}
+
+impl WaiterGuard<'_> {
+    fn add_clients(&self, clients: &[Client]) {
+        if clients.is_empty() {
+            return;
+        }
+        {
+            let mut core = self.pool.core();
+            clients.iter().for_each(|client| core.add_client(self.id, *client));
+        }
+        // They may take a connection that the first client may not.
+        self.pool.serve_waiters();
     }
 }
 
@@ -294,7 +358,9 @@ impl Connecting {
         Http1Lease {
             pool: self.pool.clone(),
             endpoint: self.endpoint,
+            client: self.client,
             id,
+            is_event_stream: false,
             connection: Some(connection),
             is_used: false,
         }
@@ -302,7 +368,8 @@ impl Connecting {
 
     pub(super) fn stream(mut self, id: u64, connection: Http2Sender, streams_max: usize) -> Http2Lease {
         self.connected(Some(Negotiated::Http2 { id, connection: connection.clone(), streams_max }));
-        Http2Lease { pool: self.pool.clone(), endpoint: self.endpoint, id, connection, is_used: false }
+        let (pool, endpoint, client) = (self.pool.clone(), self.endpoint, self.client);
+        Http2Lease { pool, endpoint, client, id, is_event_stream: false, connection, is_used: false }
     }
 
     fn connected(&mut self, met: Option<Negotiated<Http2Sender>>) {
@@ -320,7 +387,7 @@ impl Drop for Connecting {
             {
                 let mut core = self.pool.core();
                 core.connected(self.endpoint, None, now);
-                core.finish_request(self.endpoint);
+                core.finish_request(self.endpoint, self.client);
             }
             drop(permit);
             self.pool.serve_waiters();
@@ -342,8 +409,22 @@ impl Http1Lease {
         self.connection.as_mut()
     }
 
+    /// The response is an event stream. False: there are too many.
+    pub(super) fn begin_event_stream(&mut self) -> bool {
+        let Some(permit) = self.connection.as_ref().and_then(Http1Sender::permit) else { return false };
+        self.is_event_stream = self.pool.core().begin_event_stream(self.client, false);
+        if self.is_event_stream {
+            let _ = permit.event_stream_of.set(self.client);
+            self.pool.serve_waiters();
+        }
+        self.is_event_stream
+    }
+
     /// The response has been read to its end.
     pub(super) fn finish(mut self, idle_timeout: Duration) {
+        if self.is_event_stream {
+            return;
+        }
         let Some(mut connection) = self.connection.take() else { return };
         let (pool, endpoint, id) = (self.pool.clone(), self.endpoint, self.id);
         drop(self);
@@ -365,21 +446,34 @@ impl Http1Lease {
     /// The connection was closed; its permit opens another one.
     pub(super) fn reconnect(mut self) -> Option<Connecting> {
         let permit = self.connection.take()?.into_permit()?;
-        let (pool, endpoint) = (self.pool.clone(), self.endpoint);
+        let (pool, endpoint, client) = (self.pool.clone(), self.endpoint, self.client);
         drop(self);
-        pool.core().reconnect(endpoint);
-        Some(Connecting { pool, endpoint, tried: 0, permit: Some(permit) })
+        pool.core().reconnect(endpoint, client);
+        Some(Connecting { pool, endpoint, client, tried: 0, permit: Some(permit) })
     }
 }
 
 impl Drop for Http1Lease {
     fn drop(&mut self) {
-        self.pool.core().finish_request(self.endpoint);
+        {
+            let mut core = self.pool.core();
+            if self.is_event_stream {
+                core.finish_event_stream(self.endpoint);
+            } else {
+                core.finish_request(self.endpoint, self.client);
+            }
+        }
         drop(self.connection.take());
     }
 }
 
 impl Http2Lease {
+    /// The response is an event stream. False: there are too many.
+    pub(super) fn begin_event_stream(&mut self) -> bool {
+        self.is_event_stream = self.pool.core().begin_event_stream(self.client, true);
+        self.is_event_stream
+    }
+
     /// The connection takes no more requests.
     pub(super) fn remove(&self) {
         let removed = self.pool.core().remove(self.endpoint, self.id);
@@ -393,7 +487,10 @@ impl Drop for Http2Lease {
         let now = self.pool.0.clock.now();
         let unwanted = {
             let mut core = self.pool.core();
-            core.finish_request(self.endpoint);
+            core.finish_request(self.endpoint, self.client);
+            if self.is_event_stream {
+                core.end_event_stream(self.client, true);
+            }
             core.end_stream(self.endpoint, self.id, now)
         };
         drop(unwanted);

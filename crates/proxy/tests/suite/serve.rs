@@ -2,6 +2,7 @@
 
 mod access_log;
 mod bypass;
+mod client_shares;
 mod coalescing;
 mod faults;
 mod invalidation;

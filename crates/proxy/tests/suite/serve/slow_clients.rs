@@ -21,11 +21,16 @@ async fn origin_that_reads() -> Origin {
     .await
 }
 
-/// Requests of which `sent` bytes of a body of `length` are sent.
+/// The network of this number.
+fn network(number: usize) -> [u8; 4] {
+    [127, 1, u8::try_from(number).expect("a small number"), 1]
+}
+
+/// Requests of different clients, of which `sent` bytes of a body of `length` are sent.
 async fn uploads(proxy: &ProxyServer, count: usize, length: usize, sent: usize) -> Vec<Client> {
     let mut clients = Vec::new();
-    for _ in 0..count {
-        let mut client = Client::connect(proxy).await;
+    for number in 0..count {
+        let mut client = Client::connect_from(network(number), proxy).await;
         let head = format!("POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
         client.write([head.as_bytes(), &content(length)[..sent]].concat()).await;
         clients.push(client);
@@ -82,7 +87,12 @@ async fn clients_that_do_not_read_give_connections_back_to_misses() {
     })
     .await;
     let proxy = proxy_with(&origin.url(), "", FEW).await;
-    let clients = send_concurrently(&proxy, CONNECTIONS, |_| request("GET", "/private", &[])).await;
+    let mut clients = Vec::new();
+    for number in 0..CONNECTIONS {
+        let mut client = Client::connect_from(network(number), &proxy).await;
+        client.write(request("GET", "/private", &[])).await;
+        clients.push(client);
+    }
     until(|| origin.count() == CONNECTIONS).await;
     let miss = get(&proxy, "/miss").await;
     assert_eq!(miss.status(), 200);
@@ -106,7 +116,10 @@ async fn greedy_client_loses_connections_to_others() {
         "[bounds]\nconnections = {CONNECTIONS}\n[cache]\nlimit = {{ bytes = \"256MiB\", max_object = \"20MiB\" }}\n\
          [timeouts]\nhead = \"1h\"\nwrite = \"1h\"\n"
     );
-    for started in ["GET / HTTP/1.1\r\nHost: a\r\nX: ", "GET /large HTTP/1.1\r\nHost: a\r\n\r\n"] {
+    for started in [
+        "GET / HTTP/1.1\r\nHost: a\r\nX: ",
+        "GET /large HTTP/1.1\r\nHost: a\r\n\r\n",
+    ] {
         let proxy = proxy_with(&origin.url(), &limits, "").await;
         get(&proxy, "/large").await;
         let mut greedy = Vec::new();

@@ -477,6 +477,13 @@ impl Http2 {
         self.get_with(path, &[]).await
     }
 
+    /// Sends a request without waiting for its answer. Dropping the future cancels it.
+    pub async fn start_get(&self, path: &str) -> h2::client::ResponseFuture {
+        let mut requests = with_timeout(self.0.clone().ready()).await.expect("a stream");
+        let request = http::Request::builder().uri(format!("http://a{path}")).body(()).expect("a request");
+        requests.send_request(request, true).expect("a stream").0
+    }
+
     pub async fn get_with(&self, path: &str, fields: &[(&str, &str)]) -> Stream {
         self.send("GET", path, fields).await
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stockade_proxy::upstream::{UpstreamError, UpstreamSettings};
+use stockade_proxy::upstream::{Requester, UpstreamError, UpstreamSettings};
 use tokio::{
     io::AsyncWriteExt,
     net::{TcpListener, TcpSocket, TcpStream},
@@ -238,4 +238,24 @@ async fn wait_queue_is_bounded_in_number_and_time() {
     busy.iter().for_each(tokio::task::JoinHandle::abort);
     until(|| upstream.status().busy == 0).await;
     assert_eq!(stub.peak(), 2);
+}
+
+#[tokio::test]
+async fn waiting_request_is_given_up_when_its_response_is_not_awaited() {
+    let stub = Stub::start(|_, mut tcp| async move { read_to_end(&mut tcp).await }).await;
+    let hour = Duration::from_hours(1);
+    let settings =
+        UpstreamSettings { connections_max: 1, queue_timeout: hour, head_timeout: hour, ..stub.settings() };
+    let upstream = upstream(settings);
+    let busy = tokio::runtime::Handle::current().spawn({
+        let upstream = upstream.clone();
+        async move { upstream.send(get("/")).await.map(drop) }
+    });
+    until(|| stub.accepted() == 1).await;
+    let requester = Requester { others: &|| None, ..Requester::UNBOUNDED };
+    let error = with_timeout(upstream.send_for(&requester, get("/"))).await.expect_err("nobody waits");
+    assert!(matches!(error, UpstreamError::Abandoned), "{error:?}");
+    assert_eq!((error.status().as_u16(), error.is_origin_fault()), (503, false));
+    assert_eq!(upstream.status().waiting, 0);
+    busy.abort();
 }
