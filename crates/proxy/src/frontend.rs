@@ -13,7 +13,7 @@
 //! **Connection limit.** At [`FrontendSettings::connections_max`] a new connection replaces another one, the longest idle of a
 //! sample, as in nginx; a connection that has not begun its first request counts as idle. The order of replacement:
 //! 1. an idle connection of a client with more than an eighth of all connections;
-//! 2. a connection that waits for such a client: for the rest of a head, or until it reads;
+//! 2. a connection that waits for such a client: for the rest of a request, or until it reads;
 //! 3. an idle connection of any client, unless the new one belongs to such a client;
 //! 4. with the same exception, a connection that waits for a trusted proxy.
 //!

@@ -15,7 +15,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use stockade_model::time::{Runtime, Time};
 
-use super::{counts::CloseReason, state::ThreadContext};
+use super::{counts::CloseReason, state::ConnectionState};
 
 /// A client that is waited for has to send as much within [`super::FrontendSettings::body_idle_timeout`], or the rest.
 const PROGRESS_BYTES: usize = 16 * 1_024;
@@ -40,7 +40,9 @@ pub enum ClientBodyError {
 
 struct BoundedBody {
     incoming: Incoming,
-    thread: Arc<ThreadContext>,
+    connection: Arc<ConnectionState>,
+    /// False for HTTP/2, where a connection has other requests beside one that waits.
+    is_http1: bool,
     /// Read by [`ClientBody::has_content`].
     first: Option<Bytes>,
     bytes_left: u64,
@@ -75,10 +77,11 @@ impl ClientBody {
         Self(None)
     }
 
-    pub(super) fn new(incoming: Incoming, thread: &Arc<ThreadContext>) -> Self {
+    pub(super) fn new(incoming: Incoming, connection: &Arc<ConnectionState>, is_http1: bool) -> Self {
         if incoming.is_end_stream() {
             return Self(None);
         }
+        let thread = &connection.thread;
         let settings = &thread.settings;
         let is_too_large = incoming.size_hint().lower() > settings.body_bytes_max;
         Self(Some(Box::new(BoundedBody {
@@ -86,7 +89,8 @@ impl ClientBody {
             first: None,
             bytes_left: settings.body_bytes_max,
             deadline: thread.time.now() + settings.body_timeout,
-            thread: Arc::clone(thread),
+            connection: Arc::clone(connection),
+            is_http1,
             waiting_since: None,
             waited: Duration::ZERO,
             received_bytes: 0,
@@ -162,7 +166,8 @@ impl BoundedBody {
                     // Trailers are dropped.
                     let Ok(data) = frame.into_data() else { continue };
                     if let Some(since) = self.waiting_since.take() {
-                        self.waited += self.thread.time.now() - since;
+                        self.note_wait(None);
+                        self.waited += self.connection.thread.time.now() - since;
                         self.received_bytes += data.len();
                         if self.received_bytes >= PROGRESS_BYTES {
                             (self.waited, self.received_bytes) = (Duration::ZERO, 0);
@@ -180,7 +185,7 @@ impl BoundedBody {
                 Poll::Pending => match self.poll_timeout(cx) {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(()) => {
-                        self.thread.counters.record_close(CloseReason::Body);
+                        self.connection.thread.counters.record_close(CloseReason::Body);
                         self.error = Some(ClientBodyError::TooSlow);
                     }
                 },
@@ -188,12 +193,27 @@ impl BoundedBody {
         }
     }
 
+    /// A full table closes connections that wait for their clients.
+    fn note_wait(&self, since: Option<Time>) {
+        if self.is_http1 {
+            self.connection.set_body_waited_since(since);
+        }
+    }
+
     /// Ready when one of the timeouts has passed.
     fn poll_timeout(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let time = &self.thread.time;
-        let now = time.now();
-        let waiting_since = *self.waiting_since.get_or_insert(now);
-        let timeout = self.thread.settings.body_idle_timeout.saturating_sub(self.waited);
+        let connection = Arc::clone(&self.connection);
+        let time = &connection.thread.time;
+        let waiting_since = match self.waiting_since {
+            Some(since) => since,
+            None => {
+                let now = time.now();
+                self.waiting_since = Some(now);
+                self.note_wait(Some(Time::ZERO + now.elapsed().saturating_sub(self.waited)));
+                now
+            }
+        };
+        let timeout = connection.thread.settings.body_idle_timeout.saturating_sub(self.waited);
         let deadline = self.deadline.min(waiting_since + timeout);
         let timer = self.timer.get_mut().unwrap_or_else(PoisonError::into_inner);
         while deadline > time.now() {
@@ -204,6 +224,12 @@ impl BoundedBody {
             *timer = None;
         }
         Poll::Ready(())
+    }
+}
+
+impl Drop for BoundedBody {
+    fn drop(&mut self) {
+        self.note_wait(None);
     }
 }
 

@@ -126,7 +126,8 @@ pub(super) fn respond<H: Handler>(
         return ResponseFuture::Ready(Some(reject(rejection, request.version(), guard)));
     }
     let is_head = *request.method() == Method::HEAD;
-    let request = request.map(|incoming| ClientBody::new(incoming, thread));
+    let request =
+        request.map(|incoming| ClientBody::new(incoming, &connection.state, guard.stream.is_none()));
     match connection.handler.handle(request, connection.info) {
         HandlerResponse::Ready(response, record) => {
             ResponseFuture::Ready(Some(prepare(response, record, is_head, guard)))

@@ -91,6 +91,8 @@ pub(super) struct ConnectionState {
     written_bytes: AtomicU64,
     /// When the HTTP/1 request in flight began.
     request_since: AtomicU64,
+    /// When the body of the HTTP/1 request in flight began to be waited for.
+    body_waited_since: AtomicU64,
     requests: AtomicU64,
     completed: AtomicU64,
     cancelled: AtomicU64,
@@ -153,6 +155,7 @@ impl ConnectionState {
             write_blocked_since: none(),
             written_bytes: zero(),
             request_since: none(),
+            body_waited_since: none(),
             requests: zero(),
             completed: zero(),
             cancelled: zero(),
@@ -279,9 +282,15 @@ impl ConnectionState {
         self.idle_since().filter(|_| self.close_request() == CloseRequest::None)
     }
 
-    /// Since when it waits for its client, in a head or in a response; `None` for a connection that is closing already.
+    /// The body of the HTTP/1 request in flight is waited for since then, or no more.
+    pub(super) fn set_body_waited_since(&self, since: Option<Time>) {
+        self.body_waited_since.store(since.map_or(NONE, Time::as_nanos), Relaxed);
+    }
+
+    /// Since when it waits for its client, in a request or in a response; `None` for a connection that is closing already.
     pub(super) fn waiting_since(&self) -> Option<Time> {
-        let since = self.head_since.load(Relaxed).min(self.write_blocked_since.load(Relaxed));
+        let waits = [&self.head_since, &self.body_waited_since, &self.write_blocked_since];
+        let since = waits.map(|since| since.load(Relaxed)).into_iter().min().unwrap_or(NONE);
         (since != NONE && self.close_request() == CloseRequest::None).then(|| Time::from_nanos(since))
     }
 

@@ -22,7 +22,8 @@ use crate::locks::{Guard, Lock};
 
 /// An eviction compares this many connections of a thread.
 const EVICTION_SAMPLE: usize = 64;
-/// A client with more than this part of all connections is greedy, and loses those that wait for it to others' new ones.
+/// A client with more than this part of all connections is greedy, and loses those that wait for it to others' new ones: in a request's
+/// head, in its body (HTTP/1), or until the client reads.
 pub(super) const GREEDY_SHARE: usize = 8;
 
 fn is_greedy(connections: usize, connections_max: usize) -> bool {

@@ -102,7 +102,7 @@ async fn clients_that_do_not_read_give_connections_back_to_misses() {
 const GREEDY: [u8; 4] = [127, 0, 9, 1];
 const OTHER: [u8; 4] = [127, 0, 1, 1];
 
-/// One network takes every connection, and gives none back: it is waited for in a head, or to read a response.
+/// One network takes every connection, and gives none back: it is waited for in a head, to read a response, or in a body.
 #[tokio::test]
 async fn greedy_client_loses_connections_to_others() {
     const CONNECTIONS: usize = 40;
@@ -114,11 +114,12 @@ async fn greedy_client_loses_connections_to_others() {
     .await;
     let limits = format!(
         "[bounds]\nconnections = {CONNECTIONS}\n[cache]\nlimit = {{ bytes = \"256MiB\", max_object = \"20MiB\" }}\n\
-         [timeouts]\nhead = \"1h\"\nwrite = \"1h\"\n"
+         [timeouts]\nhead = \"1h\"\nwrite = \"1h\"\nbody = \"1h\"\n"
     );
     for started in [
         "GET / HTTP/1.1\r\nHost: a\r\nX: ",
         "GET /large HTTP/1.1\r\nHost: a\r\n\r\n",
+        "POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\nstart",
     ] {
         let proxy = proxy_with(&origin.url(), &limits, "").await;
         get(&proxy, "/large").await;
