@@ -128,7 +128,9 @@ impl Proxy {
             .lifespan(|entry: &CacheEntry| Some(entry.lifespan()));
         let builder = match &config.shared {
             Some(url) => {
-                let redis = RedisTier::with_url(url.redis.clone());
+                // Other nodes store values that are as large, and encode them with little more.
+                let value_bytes_max = router::body_bytes_max(&config.limit) as u64;
+                let redis = RedisTier::with_url(url.redis.clone().with_value_bytes_max(value_bytes_max));
                 builder.shared_tier(SharedTier::with_memory(redis, codec.clone(), codec))
             }
             None => builder,

@@ -13,6 +13,7 @@
 //! it connects, catches up with the log, sends the outbox and checks every quarter of a second whether Redis is
 //! reachable. While it is not, lookups fail at once.
 
+mod bounded_connection;
 mod clock;
 mod connection;
 mod envelope;
@@ -22,6 +23,7 @@ mod lease;
 mod log;
 mod lookup;
 mod outbox;
+mod reply_bound;
 mod session;
 mod state;
 mod url;
@@ -60,6 +62,9 @@ pub use self::url::{RedisUrl, RedisUrlError};
 /// | `timeout` | bound of each operation (100 ms); Redis counts as down if one takes longer |
 /// | `lease` | how long a lock outlives its node (2 s); the node renews it while the load runs |
 /// | `ca` | file with trusted certificates in PEM, in place of the system's |
+///
+/// Replies are bounded, except those of a cluster with a `ca`: a server that sends more than a value of 64 MiB
+/// ([`RedisUrl::with_value_bytes_max`]) and 16 MiB of other data is disconnected. The clusters of a process share the largest bound.
 pub struct RedisTier(Arc<RedisState>);
 
 impl RedisTier {

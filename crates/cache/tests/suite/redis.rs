@@ -4,6 +4,7 @@ mod basics;
 mod bounds;
 mod cluster;
 mod failures;
+mod hostile;
 mod invalid_data;
 mod invalidation;
 mod nodes;

@@ -328,7 +328,8 @@ fn route_key(route: &config::RouteConfig, key: CacheKey) -> CacheKey {
 }
 
 /// The largest body that is stored, in bytes.
-fn body_bytes_max(limit: &Limit) -> usize {
+#[must_use]
+pub fn body_bytes_max(limit: &Limit) -> usize {
     const DEFAULT: usize = 1 << 20;
     match (limit.max_object, limit.bytes) {
         (Some(bytes_max), _) => bytes_max,

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use ::redis::{
-    AsyncConnectionConfig, Client, Cmd, FromRedisValue, ProtocolVersion, PushInfo, RedisError,
-    ScriptInvocation, Value, aio::MultiplexedConnection, cluster::ClusterClientBuilder,
-    cluster_async::ClusterConnection, pipe,
+    AsyncConnectionConfig, Cmd, FromRedisValue, ProtocolVersion, PushInfo, RedisError, ScriptInvocation,
+    Value, cluster::ClusterClientBuilder, cluster_async::ClusterConnection, pipe,
 };
 
-use super::url::{RedisUrl, Servers};
+use super::{
+    bounded_connection::{BoundedConnection, ServerSettings, set_cluster_bounds},
+    url::{RedisUrl, Servers},
+};
 
 /// A connection to one server, or connections to the nodes of a cluster. Clones share it.
 #[derive(Clone)]
@@ -20,8 +22,10 @@ pub(super) struct RedisConnection {
 
 #[derive(Clone)]
 enum Driver {
-    One(MultiplexedConnection),
-    Cluster(ClusterConnection),
+    One(BoundedConnection),
+    Cluster(ClusterConnection<BoundedConnection>),
+    /// With certificates of its own, which only the driver can read: its replies are not bounded.
+    TrustedCluster(ClusterConnection),
 }
 
 impl RedisConnection {
@@ -34,15 +38,11 @@ impl RedisConnection {
         let receive = Arc::new(receive);
         match &url.servers {
             Servers::One(server) => {
-                let client = match &url.certificates {
-                    Some(certificates) => Client::build_with_tls((**server).clone(), certificates.clone())?,
-                    None => Client::open((**server).clone())?,
-                };
                 let config = AsyncConnectionConfig::new()
                     .set_connection_timeout(None)
                     .set_response_timeout(None)
                     .set_push_sender(move |info| receive(info));
-                let wire = client.get_multiplexed_async_connection_with_config(&config).await?;
+                let wire = BoundedConnection::open(server, &ServerSettings::of(url)?, config).await?;
                 Ok(Self { generation, wire: Driver::One(wire) })
             }
             Servers::Cluster(servers) => {
@@ -52,12 +52,14 @@ impl RedisConnection {
                     .response_timeout(url.timeout)
                     .retries(1)
                     .push_sender(move |info| receive(info));
-                let builder = match &url.certificates {
-                    Some(certificates) => builder.certs(certificates.clone()),
-                    None => builder,
+                let wire = if let Some(certificates) = url.certificates() {
+                    let client = builder.certs(certificates).build()?;
+                    Driver::TrustedCluster(client.get_async_connection().await?)
+                } else {
+                    set_cluster_bounds(url);
+                    Driver::Cluster(builder.build()?.get_async_generic_connection().await?)
                 };
-                let wire = builder.build()?.get_async_connection().await?;
-                Ok(Self { generation, wire: Driver::Cluster(wire) })
+                Ok(Self { generation, wire })
             }
         }
     }
@@ -69,6 +71,7 @@ impl RedisConnection {
         match self.wire.clone() {
             Driver::One(mut wire) => invocation.invoke_async(&mut wire).await,
             Driver::Cluster(mut wire) => invocation.invoke_async(&mut wire).await,
+            Driver::TrustedCluster(mut wire) => invocation.invoke_async(&mut wire).await,
         }
     }
 
@@ -78,6 +81,7 @@ impl RedisConnection {
         let stored = match self.wire.clone() {
             Driver::One(mut wire) => get.query_async(&mut wire).await,
             Driver::Cluster(mut wire) => get.query_async(&mut wire).await,
+            Driver::TrustedCluster(mut wire) => get.query_async(&mut wire).await,
         };
         stored.or_else(
             |error: RedisError| if error.code() == Some("WRONGTYPE") { Ok(None) } else { Err(error) },
@@ -93,6 +97,7 @@ impl RedisConnection {
         match self.wire.clone() {
             Driver::One(mut wire) => all.query_async(&mut wire).await,
             Driver::Cluster(mut wire) => all.query_async(&mut wire).await,
+            Driver::TrustedCluster(mut wire) => all.query_async(&mut wire).await,
         }
     }
 
@@ -113,14 +118,20 @@ impl RedisConnection {
                     let _ = command.query_async::<Value>(&mut wire).await;
                 }
             }
+            Driver::TrustedCluster(mut wire) => {
+                for command in commands {
+                    let _ = command.query_async::<Value>(&mut wire).await;
+                }
+            }
         }
         Ok(())
     }
 
     pub(super) async fn subscribe(&self, channels: &[String]) -> Result<(), RedisError> {
         match self.wire.clone() {
-            Driver::One(mut wire) => wire.subscribe(channels).await,
+            Driver::One(mut wire) => wire.driver.subscribe(channels).await,
             Driver::Cluster(mut wire) => wire.subscribe(channels).await,
+            Driver::TrustedCluster(mut wire) => wire.subscribe(channels).await,
         }
     }
 }

@@ -2,11 +2,13 @@
 
 use std::{fmt, fs, str::FromStr, time::Duration};
 
-use ::redis::{ConnectionInfo, IntoConnectionInfo, ProtocolVersion, TlsCertificates};
+use ::redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, TlsCertificates};
 use stockade_model::{
     nearest::remedy,
     units::{format_duration, parse_duration},
 };
+
+use super::envelope::VALUE_BYTES_MAX;
 
 /// An invalid URL. The message does not contain it: it may have a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,13 +19,16 @@ pub struct RedisUrlError(String);
 #[derive(Clone)]
 pub struct RedisUrl {
     pub(super) servers: Servers,
-    pub(super) certificates: Option<TlsCertificates>,
+    /// Trusted certificates in PEM.
+    pub(super) ca: Option<Vec<u8>>,
     /// Without secrets.
     shown: String,
     /// The prefix of all names.
     pub(super) prefix: String,
     pub(super) timeout: Duration,
     pub(super) lease: Duration,
+    /// Of the longest value that is read.
+    pub(super) value_bytes_max: u64,
 }
 
 #[derive(Clone)]
@@ -84,11 +89,12 @@ impl FromStr for RedisUrl {
         let slash = if database.is_empty() { "" } else { "/" };
         let mut read = Self {
             servers,
-            certificates: None,
+            ca: None,
             shown: format!("{scheme}://{hosts}{slash}{database}"),
             prefix: "stockade".to_owned(),
             timeout: Duration::from_millis(100),
             lease: Duration::from_secs(2),
+            value_bytes_max: VALUE_BYTES_MAX as u64,
         };
         for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
@@ -102,6 +108,27 @@ impl RedisUrl {
     /// In a cluster one server may be down while others are up.
     pub(super) fn is_cluster(&self) -> bool {
         matches!(self.servers, Servers::Cluster(_))
+    }
+
+    pub(super) fn is_tls(&self) -> bool {
+        let is_tls = |server: &ConnectionInfo| matches!(server.addr(), ConnectionAddr::TcpTls { .. });
+        match &self.servers {
+            Servers::One(server) => is_tls(server),
+            Servers::Cluster(servers) => servers.iter().any(is_tls),
+        }
+    }
+
+    /// For the driver.
+    pub(super) fn certificates(&self) -> Option<TlsCertificates> {
+        let root_cert = Some(self.ca.clone()?);
+        Some(TlsCertificates { client_tls: None, root_cert })
+    }
+
+    /// Replaces the length of the longest value that is read, 64 MiB. A server that announces a longer one, and 16 MiB of other data, is
+    /// disconnected, so that it cannot fill the memory of its clients.
+    #[must_use]
+    pub fn with_value_bytes_max(self, value_bytes_max: u64) -> Self {
+        Self { value_bytes_max, ..self }
     }
 
     /// Replaces the `prefix`.
@@ -119,8 +146,7 @@ impl RedisUrl {
         match name {
             "ca" => {
                 let unreadable = |error| wrong(format!("cannot read the certificates in {value}: {error}"));
-                let root_cert = Some(fs::read(value).map_err(unreadable)?);
-                self.certificates = Some(TlsCertificates { client_tls: None, root_cert });
+                self.ca = Some(fs::read(value).map_err(unreadable)?);
             }
             "lease" => self.lease = duration(Duration::from_millis(100))?,
             "prefix" if value.is_empty() => return Err(wrong("`prefix` is empty: write a name")),
