@@ -21,7 +21,8 @@
 //! full table, the new connection is closed.
 //!
 //! If there is none, a new plain connection gets a 503 and a new encrypted one is closed. When file descriptors run out,
-//! connections are closed in the same order, and the thread pauses before it accepts again.
+//! connections are closed in the same order. The new connection takes one that was kept in `reserve`: it is served if another one
+//! closes for it, and otherwise refused in the same way.
 //!
 //! **Requests of HTTP/2** count with their memory: 64 KiB for each connection of the limit, of which a client may have an eighth. Beyond
 //! that a request gets a 503. A client at [`FrontendSettings::connections_per_client_max`] loses its own longest idle connection.
@@ -44,6 +45,7 @@ mod http2;
 mod listener;
 mod proxy_protocol;
 mod request_memory;
+mod reserve;
 mod response;
 mod scan;
 mod send_choice;
@@ -223,6 +225,7 @@ impl Frontend {
             tls: self.tls.clone(),
             sockets,
             lingering: Arc::default(),
+            reserve: Arc::default(),
         };
         let mut until_stopped = run_state.clone();
         let run = move || {

@@ -29,10 +29,12 @@ use super::{
     counts::{CloseReason, FrontendCounts, increment},
     handler::Handler,
     listener::{BACKLOG, BoundSocket, ClientListener, ListenerKind},
+    reserve::DescriptorReserve,
     state::{CloseRequest, ConnectionContext, ConnectionInfo, ConnectionState, ThreadContext},
     table::ConnectionTable,
     tls::TlsConfig,
 };
+use crate::locks::Lock;
 
 /// The pause after a failed accept, and how many idle connections it evicts.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
@@ -61,6 +63,7 @@ pub(super) struct FrontendWorker<H> {
     pub(super) sockets: Arc<Vec<BoundSocket>>,
     /// Refused connections that have not closed yet.
     pub(super) lingering: Arc<AtomicUsize>,
+    pub(super) reserve: Arc<Lock<DescriptorReserve>>,
 }
 
 impl<H: Handler> FrontendWorker<H> {
@@ -81,6 +84,7 @@ impl<H: Handler> FrontendWorker<H> {
                 return 0;
             }
         };
+        self.reserve.lock().fill();
         listening(Ok(()));
         tokio::select! {
             _ = run_state.wait_for(|state| *state != RunState::Serving) => {}
@@ -120,7 +124,7 @@ impl<H: Handler> FrontendWorker<H> {
                     yield_now().await;
                 }
                 Err(error) if is_client_error(&error) => {}
-                // Out of file descriptors or memory. Queued connections are accepted when others have closed.
+                // Out of file descriptors or memory.
                 Err(_) => {
                     if is_connection_queued(&listener.listener) {
                         increment(&counters.accept_failures);
@@ -128,11 +132,54 @@ impl<H: Handler> FrontendWorker<H> {
                             .take_while(|_| table.evict(*number, self.thread.settings.connections_max, None))
                             .count();
                         counters.evicted.fetch_add(evicted as u64, Relaxed);
+                        if self.accept_with_reserve(listener, evicted > 0) {
+                            // Evicted connections close here.
+                            yield_now().await;
+                            continue;
+                        }
                     }
+                    // Queued connections are accepted when others have closed.
                     time.sleep_until(time.now() + ACCEPT_PAUSE).await;
+                    self.reserve.lock().fill();
                 }
             }
         }
+    }
+
+    /// Accepts a queued connection with a descriptor of the reserve, and serves or refuses it. False: there was none, or another
+    /// thread has taken it.
+    fn accept_with_reserve(&self, listener: &ClientListener, is_served: bool) -> bool {
+        let ThreadContext { counters, time, .. } = &*self.thread;
+        let mut reserve = self.reserve.lock();
+        if !reserve.give_up() {
+            return false;
+        }
+        let Some(Ok((tcp, remote))) = listener.listener.accept().now_or_never() else {
+            reserve.fill();
+            return false;
+        };
+        if is_served {
+            reserve.fill();
+            drop(reserve);
+            self.admit(tcp, remote, listener.address, listener.kind);
+            return true;
+        }
+        increment(&counters.connections);
+        increment(&counters.connections_ended);
+        increment(&counters.refused);
+        let response = if listener.kind.is_tls { b"" } else { REFUSAL_RESPONSE };
+        let is_first = !reserve.has_refused();
+        reserve.refuse(tcp, response);
+        drop(reserve);
+        if is_first {
+            let (reserve, until) = (Arc::clone(&self.reserve), time.now() + LINGER);
+            let time_of_thread = time.clone();
+            time.spawn(async move {
+                time_of_thread.sleep_until(until).await;
+                reserve.lock().release_refused();
+            });
+        }
+        true
     }
 
     /// Serves a connection, or refuses it.

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    io,
     net::{IpAddr, SocketAddr},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -15,14 +16,18 @@ use tokio_rustls::TlsConnector;
 
 use super::{
     clock::UpstreamClock,
-    error::UpstreamError,
+    error::{UpstreamError, is_out_of_descriptors},
     health::{Health, HealthSettings},
+    pool::close_idle_connection,
     settings::OriginUrl,
     socket::OriginSocket,
 };
 
 /// Further addresses of a name are ignored.
 const ADDRESSES_MAX: usize = 16;
+/// Without a free file descriptor an idle connection is closed, and connecting is tried again after a pause, in which it closes.
+const DESCRIPTOR_RETRIES: u32 = 10;
+const DESCRIPTOR_PAUSE: Duration = Duration::from_millis(10);
 
 /// Connects to one endpoint.
 #[derive(Debug)]
@@ -74,7 +79,7 @@ impl OriginConnector {
             let now = self.clock.now();
             let until = now + (deadline - now) / left.max(1);
             left -= 1;
-            let error = match before(&self.clock, until, TcpStream::connect(address)).await {
+            let error = match before(&self.clock, until, self.connect_to(address)).await {
                 Some(Ok(tcp)) => {
                     self.update_health(address, |health| health.succeed(&self.health));
                     return Ok(tcp);
@@ -87,6 +92,22 @@ impl OriginConnector {
             failed = error;
         }
         Err(failed)
+    }
+
+    /// Makes room for a file descriptor if there is none left.
+    async fn connect_to(&self, address: SocketAddr) -> io::Result<TcpStream> {
+        let mut retries_left = DESCRIPTOR_RETRIES;
+        loop {
+            match TcpStream::connect(address).await {
+                Err(error)
+                    if retries_left > 0 && is_out_of_descriptors(&error) && close_idle_connection() =>
+                {
+                    retries_left -= 1;
+                    self.clock.sleep_until(self.clock.now() + DESCRIPTOR_PAUSE).await;
+                }
+                result => return result,
+            }
+        }
     }
 
     async fn resolve(&self) -> Result<Vec<SocketAddr>, UpstreamError> {

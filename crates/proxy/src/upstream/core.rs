@@ -380,6 +380,19 @@ impl<One: ReusableConnection, Many: Clone, W> PoolCore<One, Many, W> {
         if is_kept { None } else { Some(all.remove(at).connection) }
     }
 
+    /// Removes the connection that has been idle for the longest at one of the endpoints.
+    pub(super) fn take_idle(&mut self) -> (Option<One>, Option<Many>) {
+        for endpoint in &mut self.endpoints {
+            if let Some(idle) = endpoint.idle.pop_front() {
+                return (Some(idle.connection), None);
+            }
+            if let Some(at) = endpoint.shared.iter().position(|shared| shared.active == 0) {
+                return (None, Some(endpoint.shared.remove(at).connection));
+            }
+        }
+        (None, None)
+    }
+
     /// A socket has closed, or has never been opened.
     pub(super) fn release_permit(&mut self) {
         self.connections -= 1;

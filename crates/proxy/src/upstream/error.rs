@@ -86,6 +86,11 @@ pub enum UpstreamError {
     Unsendable { reason: Arc<str> },
 }
 
+/// True if this process, or the system, has no file descriptors left.
+pub(super) fn is_out_of_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error().map(Errno::from_raw_os_error), Some(Errno::MFILE | Errno::NFILE))
+}
+
 fn reason_suffix(reason: &str) -> String {
     if reason.is_empty() { String::new() } else { format!(": {reason}") }
 }
@@ -157,7 +162,9 @@ impl UpstreamError {
         match error.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::CONNREFUSED | Errno::CONNRESET | Errno::CONNABORTED) => Self::Refused { at },
             Some(Errno::MFILE | Errno::NFILE) => {
-                Self::Exhausted { at, reason: "the proxy has no file descriptors left".into() }
+                let reason = "the proxy has no file descriptors left: raise LimitNOFILE or `ulimit -n`, or lower \
+                              `[bounds] connections`";
+                Self::Exhausted { at, reason: reason.into() }
             }
             Some(Errno::NOBUFS | Errno::NOMEM) => Self::Exhausted { at, reason: error.to_string().into() },
             Some(Errno::ADDRNOTAVAIL) => {

@@ -1,7 +1,7 @@
 //! The lock around [`PoolCore`], and guards that release what they hold when dropped.
 
 use std::{
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock, PoisonError, Weak},
     time::Duration,
 };
 
@@ -22,6 +22,21 @@ use crate::locks::{Guard, Lock};
 const CHECK_INTERVAL_MIN: Duration = Duration::from_millis(10);
 /// How often a waiter asks for whom it waits.
 const AWAITED_CHECK: Duration = Duration::from_millis(100);
+
+/// The pools of this process, which share its file descriptors.
+static POOLS: Mutex<Vec<Weak<PoolShared>>> = Mutex::new(Vec::new());
+
+/// Closes an idle connection of any pool of the process, for its file descriptor. False: there is none.
+pub(super) fn close_idle_connection() -> bool {
+    let pools: Vec<_> = {
+        let pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
+        pools.iter().filter_map(Weak::upgrade).collect()
+    };
+    pools.into_iter().any(|pool| {
+        let (one, many) = pool.core.lock().take_idle();
+        one.is_some() || many.is_some()
+    })
+}
 
 /// Dropped, it has given up its place in the queue.
 type Waiter = oneshot::Sender<Checkout>;
@@ -128,7 +143,11 @@ impl Pool {
         clock: UpstreamClock,
     ) -> Self {
         let core = Lock::new(PoolCore::new(limits, endpoints, may_share));
-        Self(Arc::new(PoolShared { core, clock, queue_timeout }))
+        let pool = Arc::new(PoolShared { core, clock, queue_timeout });
+        let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
+        pools.retain(|pool| pool.strong_count() > 0);
+        pools.push(Arc::downgrade(&pool));
+        Self(pool)
     }
 
     /// Values from the core are dropped after the lock is released: their drop takes the lock.

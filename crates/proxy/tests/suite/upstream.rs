@@ -1,6 +1,7 @@
 //! Connections to origins, with real bytes.
 
 mod connections;
+mod descriptors;
 mod endpoints;
 mod faults;
 mod http2;

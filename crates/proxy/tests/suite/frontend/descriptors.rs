@@ -1,7 +1,11 @@
 //! File descriptors run out, in a separate process with a low limit.
 
-use std::{fs::File, io::Write, net::TcpStream, time::Instant};
+use std::{fs::File, io::Write, net::TcpStream, os::fd::AsRawFd, time::Instant};
 
+use rustix::{
+    net::{AddressFamily, SocketType},
+    process::{Resource, Rlimit, getrlimit, setrlimit},
+};
 use stockade_proxy::frontend::FrontendSettings;
 use stockade_services::in_own_process;
 
@@ -11,6 +15,62 @@ use crate::frontend::support::{
 
 /// The minimum number of accepted connections.
 const ACCEPTED_MIN: usize = 20;
+
+#[test]
+fn new_client_is_answered_when_the_limit_falls() {
+    in_own_process(
+        "frontend::descriptors::new_client_is_answered_when_the_limit_falls",
+        "ulimit -n 1000",
+        run_with_a_limit_that_falls,
+    );
+}
+
+fn run_with_a_limit_that_falls() {
+    const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    let threads = std::num::NonZeroUsize::MIN;
+    let (frontend, handler) = start(FrontendSettings { threads, ..FrontendSettings::default() });
+    let address = frontend.addresses()[0];
+    let mut held = connect(address);
+    held.write_all(b"GET /held HTTP/1.1\r\nHost: a\r\n\r\n").expect("the kernel buffers the request");
+    wait_for_counts(&frontend, |counts| counts.in_flight == 1);
+    // Sockets of clients, which connect when no descriptor is left.
+    let mut sockets: Vec<_> = (0..42)
+        .map(|_| rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("a descriptor"))
+        .collect();
+    let mut open = || {
+        let socket = sockets.pop().expect("enough of them");
+        rustix::net::connect(&socket, &address).expect("the frontend listens");
+        let mut tcp = TcpStream::from(socket);
+        tcp.set_read_timeout(Some(HANG_GUARD)).expect("a socket option");
+        tcp.write_all(GET).expect("the kernel buffers the request");
+        tcp
+    };
+    let unlimited = getrlimit(Resource::Nofile);
+    let set_limit = |current: u64| {
+        setrlimit(Resource::Nofile, Rlimit { current: Some(current), ..unlimited }).expect("a lower limit");
+    };
+    let lowest = File::open("/dev/null").expect("a free descriptor").as_raw_fd();
+    set_limit(u64::try_from(lowest).expect("a number"));
+    assert!(File::open("/dev/null").is_err(), "no descriptor is left");
+    // Some of them never read, and stay.
+    let mut refused: Vec<_> = (0..40).map(|_| open()).collect();
+    for tcp in &mut refused {
+        let (head, body) = read_response(tcp);
+        assert_eq!((status(&head), body.as_str()), ("503", "too many connections\n"));
+        assert!(head.contains("retry-after: 1"), "{head}");
+    }
+    // An idle connection closes for a new one.
+    handler.release(1);
+    assert_eq!(read_response(&mut held).1, "held");
+    assert_eq!(read_response(&mut open()).1, "hello");
+    assert_eq!(read_to_close(&mut held), "");
+    // Below the descriptors that are kept none is of use: accepts are tried again.
+    set_limit(3);
+    let mut queued = open();
+    assert_pause_between_accepts(|| frontend.counts().accept_failures);
+    setrlimit(Resource::Nofile, unlimited).expect("the limit may rise");
+    assert_eq!(read_response(&mut queued).1, "hello");
+}
 
 #[test]
 fn accepting_resumes_when_descriptors_are_free() {
@@ -39,30 +99,22 @@ fn run_with_80_descriptors() {
         let accepted = busy.len().min(ACCEPTED_MIN) as u64;
         wait_for_counts(&frontend, |counts| counts.in_flight >= accepted);
     }
-    assert_pause_between_accepts(|| frontend.counts().accept_failures);
-    let mut spare = Some(spare);
-    if frontend.counts().open == busy.len() as u64 {
-        // Every connection was accepted. One more has to wait for a descriptor.
-        wait_for_counts(&frontend, |counts| counts.in_flight == busy.len() as u64);
-        drop(spare.take());
-        busy.push(retry(open_busy));
-    }
-    let accepted = frontend.counts().open;
-    assert!(accepted < busy.len() as u64, "{accepted} of {} were accepted", busy.len());
-    // All are answered in the end: queued ones when others have closed. Only connections that had sent nothing when they
-    // were accepted may have been evicted.
+    // A new client takes the last one, and is answered at once.
+    drop(spare);
+    let mut refused = retry(open_busy);
+    let (head, body) = read_response(&mut refused);
+    assert_eq!((status(&head), body.as_str()), ("503", "too many connections\n"));
+    drop(refused);
+    // The others are answered, too: held ones when they are released.
     handler.release(busy.len());
-    let all = busy.len() as u64;
-    let answered =
-        busy.into_iter().filter_map(|mut tcp| has_response(&tcp).then(|| read_response(&mut tcp).1));
-    let answered = answered.inspect(|body| assert_eq!(body, "held")).count() as u64;
-    assert!(answered >= accepted.min(ACCEPTED_MIN as u64));
-    wait_for_counts(&frontend, |counts| {
-        counts.in_flight == 0 && counts.open == 0 && answered + counts.evicted >= all
-    });
+    let all = busy.len();
+    let answered = busy.into_iter().filter_map(|mut tcp| has_response(&tcp).then(|| read_response(&mut tcp)));
+    let (held, refused): (Vec<_>, Vec<_>) = answered.partition(|(_, body)| body == "held");
+    assert!(held.len() >= ACCEPTED_MIN, "{} of {all}", held.len());
+    assert!(refused.iter().all(|(head, _)| status(head) == "503"));
+    wait_for_counts(&frontend, |counts| counts.in_flight == 0 && counts.open == 0);
 
     // Idle connections are evicted in favour of queued ones, until the last is answered.
-    drop(spare);
     let (requests, evicted) = (frontend.counts().requests, frontend.counts().evicted);
     let mut idle = Vec::new();
     let open_idle = || {
