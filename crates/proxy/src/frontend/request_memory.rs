@@ -1,8 +1,8 @@
-//! The memory of the requests of HTTP/2 that are in flight: of all clients, and of each.
+//! The memory of the requests that are in flight: of all clients, and of each.
 //!
-//! A connection of HTTP/1 has one request, whose memory is in the bound of the connection. One of HTTP/2 has up to
-//! [`FrontendSettings::streams_max`](super::FrontendSettings::streams_max), each of which costs its client few bytes: HPACK names a field
-//! of the table with one. So their heads and the buffered starts of their bodies are counted.
+//! The head of a request of HTTP/1 is in the bound of its connection. A connection of HTTP/2 has up to
+//! [`FrontendSettings::streams_max`](super::FrontendSettings::streams_max) requests, each of which costs its client few bytes: HPACK names a
+//! field of the table with one. So their heads are counted, and for both protocols the buffered starts of bodies.
 
 use std::sync::{
     Arc,
@@ -24,8 +24,8 @@ const REQUEST_BYTES: usize = 16 << 10;
 const HEAD_COPIES: usize = 3;
 /// Fields of a decoded head have an entry of this size beside their text.
 const FIELD_BYTES: usize = 96;
-/// The start of a body that is buffered (64 KiB) in a buffer that grows by doubling.
-const BODY_BYTES: usize = 128 << 10;
+/// The start of a body that is buffered (64 KiB), the part with which it was longer, and the buffer that the next part is read into.
+const BODY_BYTES: usize = 192 << 10;
 
 /// Bytes of requests in flight.
 #[derive(Debug, Default)]
@@ -83,17 +83,25 @@ impl Drop for RequestCharge {
     }
 }
 
-/// An upper bound of the memory that a request takes until its response begins.
-pub(super) fn request_bytes<B: Body>(request: &Request<B>) -> usize {
+/// An upper bound of the memory that a request takes until its response begins, beside what its connection takes.
+pub(super) fn request_bytes<B: Body>(request: &Request<B>, is_http2: bool) -> usize {
+    let head = if is_http2 { REQUEST_BYTES + HEAD_COPIES * head_bytes(request) } else { 0 };
+    head + match request.body().size_hint().exact() {
+        // What is read, and a copy.
+        Some(length) => usize::try_from(length.saturating_mul(2)).unwrap_or(usize::MAX).min(BODY_BYTES),
+        None => BODY_BYTES,
+    }
+}
+
+fn head_bytes<B>(request: &Request<B>) -> usize {
     let fields = request.headers().iter();
     let fields: usize = fields.map(|(name, value)| name.as_str().len() + value.len() + FIELD_BYTES).sum();
-    let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
-    let body = if request.body().is_end_stream() { 0 } else { BODY_BYTES };
-    REQUEST_BYTES + HEAD_COPIES * (fields + target) + body
+    fields + request.uri().path_and_query().map_or(0, |target| target.as_str().len())
 }
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use http_body_util::{Empty, Full};
 
     use super::*;
@@ -124,8 +132,10 @@ mod tests {
     fn a_request_counts_with_its_head_and_its_body() {
         let request = || Request::builder().uri("/12345").header("a", "b");
         let small = request().body(Empty::<&[u8]>::new()).expect("a request");
-        assert_eq!(request_bytes(&small), REQUEST_BYTES + 3 * (6 + 2 + FIELD_BYTES));
-        let upload = request().body(Full::new(&b"content"[..])).expect("a request");
-        assert_eq!(request_bytes(&upload), request_bytes(&small) + BODY_BYTES);
+        let head = REQUEST_BYTES + 3 * (6 + 2 + FIELD_BYTES);
+        assert_eq!((request_bytes(&small, true), request_bytes(&small, false)), (head, 0));
+        let upload = |bytes| request().body(Full::new(Bytes::from(vec![0; bytes]))).expect("a request");
+        assert_eq!(request_bytes(&upload(7), true), head + 14);
+        assert_eq!(request_bytes(&upload(1 << 20), false), BODY_BYTES);
     }
 }

@@ -112,9 +112,9 @@ pub(super) fn respond<H: Handler>(
         .and_then(|()| head::check(&request, thread.settings.headers_max))
         .and_then(|()| head::check_scheme(&request, is_tls, is_trusted_proxy));
     let checked = checked.and_then(|()| {
-        if guard.stream.is_some() {
-            let charge = connection.state.try_charge(request_bytes(&request));
-            guard.charge = Some(charge.ok_or(TOO_MANY_REQUESTS)?);
+        let bytes = request_bytes(&request, guard.stream.is_some());
+        if bytes > 0 {
+            guard.charge = Some(connection.state.try_charge(bytes).ok_or(TOO_MANY_REQUESTS)?);
         }
         Ok(())
     });

@@ -102,7 +102,7 @@ pub(super) struct ConnectionState {
     is_in_body: AtomicBool,
     close_request: AtomicU8,
     waker: OnceLock<Waker>,
-    /// Requests of HTTP/2 that were refused for want of memory.
+    /// Requests that were refused for want of memory.
     streams_refused: AtomicU8,
     /// The HTTP/2 stream that was opened last, until hyper spawns its task.
     newest_stream: Mutex<Option<Arc<Http2Stream>>>,
@@ -234,7 +234,7 @@ impl ConnectionState {
         (number, RequestGuard { connection: Arc::clone(self), stream, charge: None, is_complete: false })
     }
 
-    /// Counts the memory of a request of HTTP/2. `None`: its client, or all of them, have too many in flight. The connection is to end
+    /// Counts the memory of a request. `None`: its client, or all of them, have too many in flight. The connection is to end
     /// then: refused streams that a client does not read take memory, too.
     pub(super) fn try_charge(&self, bytes: usize) -> Option<RequestCharge> {
         let max = self.thread.settings.connections_max;

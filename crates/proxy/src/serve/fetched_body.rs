@@ -120,8 +120,8 @@ impl Body for FetchedBody {
 
 /// The size of a body of which `prefix` has already been read.
 #[must_use]
-pub fn prefixed_size_hint(prefix: Option<&Bytes>, rest: &SizeHint) -> SizeHint {
-    let prefix_bytes = prefix.map_or(0, |prefix| prefix.len() as u64);
+pub fn prefixed_size_hint<'a>(prefix: impl IntoIterator<Item = &'a Bytes>, rest: &SizeHint) -> SizeHint {
+    let prefix_bytes = prefix.into_iter().map(|part| part.len() as u64).sum();
     let mut hint = SizeHint::new();
     hint.set_lower(rest.lower().saturating_add(prefix_bytes));
     if let Some(upper) = rest.upper() {

@@ -2,6 +2,7 @@
 //! connections takes longer bodies: clients that send slowly do not hold those that misses need.
 
 use std::{
+    collections::VecDeque,
     error::Error,
     iter,
     pin::Pin,
@@ -32,9 +33,9 @@ const BUFFERED_BYTES_MAX: usize = 64 << 10;
 
 /// A request body, of which the beginning has been read.
 pub struct Upload<B> {
-    /// `None` once it has been taken.
-    prefix: Option<Bytes>,
-    /// `None`: the prefix is the whole body.
+    /// Read, and not sent yet: the buffered start, and the part with which the body was longer.
+    read: VecDeque<Bytes>,
+    /// `None`: all has been read.
     rest: Option<B>,
     _permit: Option<UploadPermit>,
 }
@@ -155,22 +156,24 @@ impl<B: RequestBody> Upload<B> {
     /// Reads the beginning of `body`; if that is not all, waits for a connection of the share.
     pub async fn begin(mut body: B, share: &UploadShare, client: Client) -> Result<Self, UpstreamError> {
         if body.is_end_stream() {
-            return Ok(Self { prefix: None, rest: None, _permit: None });
+            return Ok(Self { read: VecDeque::new(), rest: None, _permit: None });
         }
-        let mut buffered = BytesMut::new();
-        while buffered.len() <= BUFFERED_BYTES_MAX {
+        let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+        let mut start = BytesMut::with_capacity(announced.min(BUFFERED_BYTES_MAX));
+        let more = loop {
             let Some(frame) = body.frame().await else {
-                let whole = (!buffered.is_empty()).then(|| buffered.freeze());
-                return Ok(Self { prefix: whole, rest: None, _permit: None });
+                return Ok(Self { read: [start.freeze()].into(), rest: None, _permit: None });
             };
             let frame =
                 frame.map_err(|error| UpstreamError::RequestBody { error: Arc::from(error.into()) })?;
-            if let Ok(data) = frame.into_data() {
-                buffered.extend_from_slice(&data);
+            match frame.into_data() {
+                Ok(data) if start.len() + data.len() > BUFFERED_BYTES_MAX => break data,
+                Ok(data) => start.extend_from_slice(&data),
+                Err(_) => {}
             }
-        }
+        };
         let permit = share.take(client).await?;
-        Ok(Self { prefix: Some(buffered.freeze()), rest: Some(body), _permit: Some(permit) })
+        Ok(Self { read: [start.freeze(), more].into(), rest: Some(body), _permit: Some(permit) })
     }
 }
 
@@ -183,8 +186,10 @@ impl<B: RequestBody> Body for Upload<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = self.get_mut();
-        if let Some(prefix) = this.prefix.take().filter(|prefix| !prefix.is_empty()) {
-            return Poll::Ready(Some(Ok(Frame::data(prefix))));
+        while let Some(read) = this.read.pop_front() {
+            if !read.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(read))));
+            }
         }
         match &mut this.rest {
             Some(rest) => Pin::new(rest).poll_frame(cx).map_err(Into::into),
@@ -193,11 +198,11 @@ impl<B: RequestBody> Body for Upload<B> {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.prefix.is_none() && self.rest.as_ref().is_none_or(Body::is_end_stream)
+        self.read.iter().all(Bytes::is_empty) && self.rest.as_ref().is_none_or(Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
         let rest = self.rest.as_ref().map_or(SizeHint::with_exact(0), Body::size_hint);
-        prefixed_size_hint(self.prefix.as_ref(), &rest)
+        prefixed_size_hint(&self.read, &rest)
     }
 }
