@@ -56,6 +56,10 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return exit::usage(&error),
     };
+    #[cfg(feature = "http")]
+    if let Err(error) = allocator::return_memory_soon() {
+        eprintln!("warning: freed memory is returned to the system after ten seconds only: {error}");
+    }
     let exit = match cli.command {
         Command::Init(args) => init::init(&args),
         Command::Check(args) => check::check(args),

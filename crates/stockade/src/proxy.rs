@@ -19,7 +19,6 @@ use tokio::{
 };
 
 use crate::{
-    allocator::return_memory_soon,
     child::{Listening, report_ready},
     cli::ProxyArgs,
     exit::{CommandError, Exit},
@@ -28,9 +27,6 @@ use crate::{
 pub fn proxy(args: ProxyArgs) -> Result<Exit, CommandError> {
     if args.check {
         return check(&args);
-    }
-    if let Err(error) = return_memory_soon() {
-        eprintln!("warning: freed memory is returned to the system after ten seconds only: {error}");
     }
     // Each connection needs a file descriptor: take as many as the system allows.
     let _ = ProcessLimits::raised();
