@@ -452,10 +452,10 @@ where
     }
 
     /// Sets bytes of the [limit](crate::Limit::bytes) aside, in place of those before, for memory beside the entries, such as what an
-    /// allocator holds back; evicts entries where that is necessary. Returns how many bytes are set aside: half of the limit at
-    /// most, fewer if nothing is left to evict, and 0 without a limit in bytes.
-    pub fn set_aside(&self, bytes: usize) -> usize {
-        self.engine.store.set_aside(bytes)
+    /// allocator holds back; evicts entries where that is necessary. [`ByteUsage`] tells how many bytes are set aside: half of the
+    /// limit at most, and fewer if nothing is left to evict. Without a limit in bytes nothing happens.
+    pub fn set_aside(&self, bytes: usize) {
+        self.engine.store.set_aside(bytes);
     }
 
     /// The share of their bound, a quarter of the limit, that removed entries use while they are

@@ -11,10 +11,10 @@ use super::{
 const SHARE_DIVISOR: usize = 2;
 
 impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
-    /// Sets aside `bytes` in place of those before, and evicts where that is necessary. Returns the bytes that are set
-    /// aside: fewer if they exceed half of the limit, or if nothing is left to evict.
-    pub(crate) fn set_aside(&self, bytes: usize) -> usize {
-        let Some(account) = &self.weight else { return 0 };
+    /// Sets aside `bytes` in place of those before, and evicts where that is necessary: fewer if they exceed half of the limit, or if
+    /// nothing is left to evict.
+    pub(crate) fn set_aside(&self, bytes: usize) {
+        let Some(account) = &self.weight else { return };
         let budget = &account.budget;
         let bytes = bytes.min(budget.ceiling.max / SHARE_DIVISOR);
         // No lock is held while entries are evicted: their listeners may call this.
@@ -28,8 +28,6 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
                 break;
             }
         }
-        let bytes = aside.bytes();
         *account.aside.lock() = aside;
-        bytes
     }
 }

@@ -120,8 +120,7 @@ fn attacked(attacks: &[Attack]) -> (u64, u64, u64) {
     let before = resident_mib();
     let mut peak = before;
     let mut held = Vec::new();
-    for number in 0..CONNECTIONS {
-        let attack = attacks[number as usize % attacks.len()];
+    for (number, attack) in (0..CONNECTIONS).zip(attacks.iter().cycle()) {
         let Some(mut tcp) = connected(address, number) else { continue };
         // The proxy may have refused it, or read no more.
         let _ = attack.send(&mut tcp, number);
