@@ -180,7 +180,7 @@ impl ProxyServer {
         }
     }
 
-    /// Keeps the memory of the process, which has to be the proxy's alone, [below its bound](memory), until the proxy ends.
+    /// Keeps the memory of the process, which has to be the proxy's alone, below its bound, until the proxy ends.
     pub fn keep_memory_bound(&self) -> impl Future<Output = ()> + Send + 'static {
         let (state, time) = (Arc::downgrade(&self.state), self.state.local.clone());
         let mut last = None;

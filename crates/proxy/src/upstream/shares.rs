@@ -1,6 +1,6 @@
 //! How clients share the connections of an origin, and the queue for them. Pure.
 //!
-//! A connection goes to the waiting client with the fewest requests in flight; equal ones take turns. A client may hold at most [`SHARE`] times what
+//! A connection goes to the waiting client with the fewest requests in flight; equal ones take turns. A client may hold at most three times what
 //! stays free, so that the requests of another client find a connection although slow ones hold theirs: one client alone gets
 //! three quarters, two get three sevenths each (dynamic thresholds: Choudhury and Hahne, 1998). A full queue drops the newest
 //! waiter of the client that has the most (longest queue drop: Suter and others, 1998).
