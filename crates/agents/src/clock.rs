@@ -24,6 +24,9 @@ pub struct AgentClock {
     drift_ppm: f64,
 }
 
+/// Of the system's clock, of which the quickest counts.
+const READINGS: usize = 5;
+
 impl AgentClock {
     /// A clock that shows the time of day.
     #[must_use]
@@ -35,9 +38,17 @@ impl AgentClock {
     #[must_use]
     #[expect(clippy::disallowed_methods, reason = "this is the clock")]
     pub fn with_error(offset_nanos: i64, drift_ppm: f64) -> Self {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        // The thread may lose its core between two readings.
+        let readings = (0..READINGS).map(|_| {
+            let started = Instant::now();
+            let shown = SystemTime::now();
+            (started.elapsed(), started, shown)
+        });
+        let (_, started, shown) =
+            readings.min_by_key(|(took, ..)| *took).unwrap_or_else(|| unreachable!("there are some"));
+        let since = shown.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let nanos = Nanos::try_from(since.as_nanos()).unwrap_or(Nanos::MAX);
-        Self { started: Instant::now(), nanos_at_start: nanos.saturating_add(offset_nanos), drift_ppm }
+        Self { started, nanos_at_start: nanos.saturating_add(offset_nanos), drift_ppm }
     }
 
     #[expect(clippy::disallowed_methods, reason = "this is the clock")]
