@@ -24,7 +24,7 @@ pub struct AgentClock {
     drift_ppm: f64,
 }
 
-/// Of the system's clock, of which the quickest counts.
+/// How often the system's clock is read at the start. The quickest reading counts.
 const READINGS: usize = 5;
 
 impl AgentClock {

@@ -14,6 +14,10 @@
 //! caller. An elected caller that is never polled must not hold the key. A load survives one lost leader. A second
 //! loss ends it: a load that kills its tasks must not be handed on for ever.
 //!
+//! A load may be hedged: after `hedge_after` a waiter leads beside the leader that is still at work, and another one
+//! after each further `hedge_after`. The first result completes the load. A leader without one
+//! [withdraws](Leader::withdraw): the result of the load is then that of the last one at work.
+//!
 //! A waiter may have a deadline. One [`WaitTimer`] per load wakes the waiters whose deadline has passed: ten
 //! thousand waiters need one timer, and a load without waiters needs none.
 //!
@@ -29,6 +33,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker},
+    time::Duration,
 };
 
 use foldhash::quality::FixedState;
@@ -87,7 +92,7 @@ impl<K: Hash + Eq + Clone, T: Clone> Coalescer<K, T> {
     }
 
     /// Joins the load of `key`, or starts one. `deadline` maps the start of the load to the deadline of this
-    /// caller's wait.
+    /// caller's wait. If this caller starts the load, a waiter leads beside it after `hedge_after`; `None`: never.
     ///
     /// `find_stored` is called before a load would start, under the lock. A leader stores its result before it frees
     /// the key, so a caller that finds the key free and nothing stored is the first. Without this check two loads
@@ -99,6 +104,7 @@ impl<K: Hash + Eq + Clone, T: Clone> Coalescer<K, T> {
         self: &Arc<Self>,
         key: &K,
         now: Time,
+        hedge_after: Option<Duration>,
         deadline: impl FnOnce(Time) -> Time,
         find_stored: impl FnOnce() -> Option<A>,
         serves: impl FnOnce(&T) -> bool,
@@ -112,7 +118,7 @@ impl<K: Hash + Eq + Clone, T: Clone> Coalescer<K, T> {
                 Registration::Queued { position, needs_timer } => {
                     return load.wait(position, needs_timer);
                 }
-                Registration::Lead => return JoinOutcome::Lead(Leader::of(Arc::clone(load))),
+                Registration::Lead(ordinal) => return JoinOutcome::Lead(load.leader(ordinal)),
                 Registration::DeadlinePassed => return JoinOutcome::DeadlinePassed,
                 Registration::Completed(answer) if serves(&answer) => return JoinOutcome::Completed(answer),
                 Registration::Completed(answer) => _outdated = answer,
@@ -121,27 +127,29 @@ impl<K: Hash + Eq + Clone, T: Clone> Coalescer<K, T> {
         if let Some(answer) = find_stored() {
             return JoinOutcome::Stored(answer);
         }
-        let load = self.new_load(key, now, true);
+        let load = self.new_load(key, now, true, hedge_after);
         let replaced = table.insert(key.clone(), Arc::clone(&load));
         drop(table);
         drop(replaced);
-        JoinOutcome::Lead(Leader::of(load))
+        JoinOutcome::Lead(load.leader(0))
     }
 
-    /// Starts a load if the key is free and `is_done`, called under the lock, returns false.
+    /// Starts a load if the key is free and `is_done`, called under the lock, returns false. `hedge_after` as for
+    /// [`join`](Self::join).
     pub fn try_start(
         self: &Arc<Self>,
         key: &K,
         now: Time,
+        hedge_after: Option<Duration>,
         is_done: impl FnOnce() -> bool,
     ) -> Option<Leader<K, T>> {
         let mut table = self.table(key).lock();
         if table.contains_key(key) || is_done() {
             return None;
         }
-        let load = self.new_load(key, now, true);
+        let load = self.new_load(key, now, true, hedge_after);
         table.insert(key.clone(), Arc::clone(&load));
-        Some(Leader::of(load))
+        Some(load.leader(0))
     }
 
     /// Frees a key whose load must not answer later callers. Its waiters stay.
@@ -162,7 +170,7 @@ impl<K: Hash + Eq + Clone, T: Clone> Coalescer<K, T> {
 
     /// Starts a load that no caller can join: an independent load.
     pub fn start_detached(self: &Arc<Self>, key: &K, now: Time) -> Leader<K, T> {
-        Leader::of(self.new_load(key, now, false))
+        self.new_load(key, now, false, None).leader(0)
     }
 
     /// True if a load of this key is in flight.
@@ -175,8 +183,14 @@ impl<K: Hash + Eq + Clone, T: Clone> Coalescer<K, T> {
         self.table(key).lock().get(key).is_some_and(|load| load.core.lock().queue.has_callers())
     }
 
-    fn new_load(self: &Arc<Self>, key: &K, started_at: Time, is_joinable: bool) -> Arc<InFlightLoad<K, T>> {
-        let core = Lock::new(LoadState::new());
+    fn new_load(
+        self: &Arc<Self>,
+        key: &K,
+        started_at: Time,
+        is_joinable: bool,
+        hedge_after: Option<Duration>,
+    ) -> Arc<InFlightLoad<K, T>> {
+        let core = Lock::new(LoadState::new(started_at, hedge_after));
         Arc::new(InFlightLoad {
             key: key.clone(),
             coalescer: Arc::clone(self),
@@ -209,6 +223,10 @@ struct InFlightLoad<K, T> {
 }
 
 impl<K: Hash + Eq, T: Clone> InFlightLoad<K, T> {
+    fn leader(self: &Arc<Self>, ordinal: u32) -> Leader<K, T> {
+        Leader { load: Some(Arc::clone(self)), ordinal }
+    }
+
     fn wait<A>(self: &Arc<Self>, position: u64, needs_timer: bool) -> JoinOutcome<K, T, A> {
         let timer = needs_timer.then(|| WaitTimer::of(self));
         JoinOutcome::Wait(Waiter { load: Arc::clone(self), position: Some(position) }, timer)
@@ -256,17 +274,14 @@ impl<K: Hash + Eq, T> InFlightLoad<K, T> {
 pub struct Leader<K: Hash + Eq, T> {
     /// `None` after `complete`.
     load: Option<Arc<InFlightLoad<K, T>>>,
+    ordinal: u32,
 }
 
 impl<K: Hash + Eq, T: Clone> Leader<K, T> {
-    fn of(load: Arc<InFlightLoad<K, T>>) -> Self {
-        Self { load: Some(load) }
-    }
-
     /// The number of leaders that the load had before this one.
     #[must_use]
     pub fn ordinal(&self) -> u32 {
-        self.load().core.lock().leaders_lost
+        self.ordinal
     }
 
     /// The start of the load, under this leader or a previous one.
@@ -288,16 +303,26 @@ impl<K: Hash + Eq, T: Clone> Leader<K, T> {
         &self.load().key
     }
 
-    /// Wakes every waiter with the result. The key stays taken until the guard is dropped; callers that join until
-    /// then receive the same result.
+    /// Wakes every waiter with the result, unless another leader has completed the load. The key stays taken until the
+    /// guard is dropped; callers that join until then receive the same result.
     #[must_use = "dropping the guard frees the key, so store first"]
     pub fn complete(mut self, answer: T) -> KeyGuard<K, T> {
         let load = self.load().clone();
         self.load = None;
-        let guard = KeyGuard { load };
-        let wakers = guard.load.core.lock().complete(answer);
-        wakers.into_iter().for_each(Waker::wake);
+        let wakers = load.core.lock().complete(answer, self.ordinal);
+        let guard = KeyGuard { load: wakers.is_some().then_some(load) };
+        wakers.into_iter().flatten().for_each(Waker::wake);
         guard
+    }
+
+    /// Leaves the load to the other leaders at work. If there is none, `answer` completes it. After that no further
+    /// waiter leads beside another.
+    pub fn withdraw(mut self, answer: T) {
+        if self.load().core.lock().withdraw() {
+            self.load = None;
+        } else {
+            drop(self.complete(answer));
+        }
     }
 
     fn load(&self) -> &Arc<InFlightLoad<K, T>> {
@@ -316,12 +341,15 @@ impl<K: Hash + Eq, T> Drop for Leader<K, T> {
 /// Keeps a completed key taken. Dropping it frees the key.
 #[derive(Debug)]
 pub struct KeyGuard<K: Hash + Eq, T> {
-    load: Arc<InFlightLoad<K, T>>,
+    /// `None`: another leader has completed the load, and its guard keeps the key.
+    load: Option<Arc<InFlightLoad<K, T>>>,
 }
 
 impl<K: Hash + Eq, T> Drop for KeyGuard<K, T> {
     fn drop(&mut self) {
-        self.load.free_key();
+        if let Some(load) = &self.load {
+            load.free_key();
+        }
     }
 }
 
@@ -342,7 +370,9 @@ impl<K: Hash + Eq, T: Clone> Waiter<K, T> {
         let registration = load.core.lock().register(deadline, false, is_caller);
         let (position, needs_timer) = match registration {
             Registration::Queued { position, needs_timer } => (Some(position), needs_timer),
-            Registration::Lead | Registration::Completed(_) | Registration::DeadlinePassed => (None, false),
+            Registration::Lead(_) | Registration::Completed(_) | Registration::DeadlinePassed => {
+                (None, false)
+            }
         };
         (Self { load: Arc::clone(load), position }, needs_timer.then(|| WaitTimer::of(load)))
     }
@@ -362,8 +392,8 @@ impl<K: Hash + Eq, T: Clone> WaitTimer<K, T> {
         Self { watch: Waiter::watch(load, None, false).0 }
     }
 
-    /// Wakes waiters whose deadline has passed. Returns the next deadline; `None`: no waiter has one, and the next
-    /// waiter gets a new timer.
+    /// Wakes waiters whose deadline has passed, and one that is to lead beside the leader. Returns the next such time;
+    /// `None`: there is none, and the next waiter gets a new timer.
     pub fn expire(&self, now: Time) -> Option<Time> {
         let (wakers, next) = self.watch.load.core.lock().expire(now);
         wakers.into_iter().for_each(Waker::wake);
@@ -398,9 +428,9 @@ impl<K: Hash + Eq, T: Clone> Future for Waiter<K, T> {
                 self.position = None;
                 Poll::Ready(WaitOutcome::Completed(answer, by))
             }
-            PollOutcome::Lead => {
+            PollOutcome::Lead(ordinal) => {
                 self.position = None;
-                Poll::Ready(WaitOutcome::Lead(Leader::of(Arc::clone(&self.load))))
+                Poll::Ready(WaitOutcome::Lead(self.load.leader(ordinal)))
             }
         }
     }
@@ -421,25 +451,38 @@ impl<K: Hash + Eq, T> Drop for Waiter<K, T> {
 struct LoadState<T> {
     phase: LoadPhase<T>,
     queue: WaitQueue,
+    /// Leaders that the load has had, lost ones too.
+    leaders: u32,
+    leaders_at_work: u32,
     leaders_lost: u32,
+    hedges: Option<Hedges>,
     /// The time at which the timer looks next.
     timed_until: Option<Time>,
+}
+
+/// When waiters lead beside a leader at work.
+#[derive(Debug)]
+struct Hedges {
+    every: Duration,
+    next: Time,
 }
 
 #[derive(Debug)]
 enum LoadPhase<T> {
     Led,
-    /// The elected waiter has been woken and does not lead yet; `None`: it left.
+    /// The elected waiter has been woken and does not lead yet; `None`: it left. There may be leaders at work: it is a
+    /// hedge then.
     Vacant {
         elected: Option<u64>,
     },
-    Completed(T),
+    /// The result, and the ordinal of the leader that completed the load.
+    Completed(T, u32),
 }
 
 enum PollOutcome<T> {
     Pending,
     Completed(T, u32),
-    Lead,
+    Lead(u32),
     TimedOut,
 }
 
@@ -449,8 +492,8 @@ enum Registration<T> {
         position: u64,
         needs_timer: bool,
     },
-    /// The load was vacant, and the caller leads it.
-    Lead,
+    /// The load was vacant, and the caller leads it with this ordinal.
+    Lead(u32),
     /// Not queued: the deadline has passed.
     DeadlinePassed,
     Completed(T),
@@ -464,22 +507,64 @@ enum Election {
 }
 
 impl<T> LoadState<T> {
-    fn new() -> Self {
-        Self { phase: LoadPhase::Led, queue: WaitQueue::default(), leaders_lost: 0, timed_until: None }
+    fn new(started_at: Time, hedge_after: Option<Duration>) -> Self {
+        let hedges = hedge_after.map(|every| Hedges { every, next: started_at + every });
+        Self {
+            phase: LoadPhase::Led,
+            queue: WaitQueue::default(),
+            leaders: 1,
+            leaders_at_work: 1,
+            leaders_lost: 0,
+            hedges,
+            timed_until: None,
+        }
     }
 
-    fn complete(&mut self, answer: T) -> Vec<Waker> {
-        self.phase = LoadPhase::Completed(answer);
-        self.queue.drain()
+    /// A caller leads. Returns its ordinal.
+    fn add_leader(&mut self) -> u32 {
+        self.phase = LoadPhase::Led;
+        self.leaders += 1;
+        self.leaders_at_work += 1;
+        self.leaders - 1
+    }
+
+    /// Returns the wakers of all waiters; `None`: another leader has completed the load.
+    fn complete(&mut self, answer: T, ordinal: u32) -> Option<Vec<Waker>> {
+        if matches!(self.phase, LoadPhase::Completed(..)) {
+            return None;
+        }
+        self.phase = LoadPhase::Completed(answer, ordinal);
+        Some(self.queue.drain())
+    }
+
+    /// One leader ends without a result. Returns false if it is the last one at work.
+    fn withdraw(&mut self) -> bool {
+        if self.leaders_at_work == 1 || matches!(self.phase, LoadPhase::Completed(..)) {
+            return false;
+        }
+        self.leaders_at_work -= 1;
+        self.hedges = None;
+        if matches!(self.phase, LoadPhase::Vacant { .. }) {
+            self.phase = LoadPhase::Led;
+        }
+        true
     }
 
     fn lose_leader(&mut self, lost_result: fn() -> T) -> Election {
+        self.leaders_at_work -= 1;
         self.leaders_lost += 1;
-        if self.leaders_lost < LEADERS_LOST_MAX {
+        if self.leaders_at_work > 0 || matches!(self.phase, LoadPhase::Completed(..)) {
+            Election::None
+        } else if self.leaders_lost < LEADERS_LOST_MAX {
             self.elect(lost_result)
         } else {
-            Election::Ended(self.complete(lost_result()))
+            Election::Ended(self.end(lost_result()))
         }
+    }
+
+    /// Ends the load without a leader.
+    fn end(&mut self, answer: T) -> Vec<Waker> {
+        self.complete(answer, self.leaders).unwrap_or_default()
     }
 
     fn replace_elected(&mut self, lost_result: fn() -> T) -> Election {
@@ -496,13 +581,29 @@ impl<T> LoadState<T> {
                 self.phase = LoadPhase::Vacant { elected: Some(elected) };
                 Election::Elected(waker)
             }
-            None => Election::Ended(self.complete(lost_result())),
+            None if self.leaders_at_work > 0 => {
+                self.phase = LoadPhase::Led;
+                Election::None
+            }
+            None => Election::Ended(self.end(lost_result())),
         }
     }
 
-    /// Returns the wakers of expired waiters, and the next deadline.
+    /// Returns the wakers of expired waiters and of one that is to lead beside the leader, and the next such time.
     fn expire(&mut self, now: Time) -> (Vec<Waker>, Option<Time>) {
-        let (wakers, next) = self.queue.expire(now);
+        let (mut wakers, mut next) = self.queue.expire(now);
+        if let Some(hedges) = &mut self.hedges
+            && let Some((elected, position)) = self.queue.find_first(QueuedWaiter::may_lead)
+        {
+            if hedges.next <= now {
+                hedges.next = now + hedges.every;
+                if matches!(self.phase, LoadPhase::Led) {
+                    wakers.extend(position.waker.take());
+                    self.phase = LoadPhase::Vacant { elected: Some(elected) };
+                }
+            }
+            next = Some(next.map_or(hedges.next, |next| next.min(hedges.next)));
+        }
         self.timed_until = next;
         (wakers, next)
     }
@@ -510,7 +611,7 @@ impl<T> LoadState<T> {
     /// Removes a waiter. Returns true if it was the elected one: another has to be elected.
     fn remove(&mut self, position: u64) -> bool {
         // Completion has emptied the queue.
-        if matches!(self.phase, LoadPhase::Completed(_)) {
+        if matches!(self.phase, LoadPhase::Completed(..)) {
             return false;
         }
         self.queue.remove(position);
@@ -527,6 +628,12 @@ impl<T> LoadState<T> {
 impl<T: Clone> LoadState<T> {
     /// Queues a caller that can lead, unless its deadline has passed.
     fn register_until(&mut self, now: Time, deadline: Time) -> Registration<T> {
+        if let (LoadPhase::Led, Some(hedges)) = (&self.phase, &mut self.hedges)
+            && hedges.next <= now
+        {
+            hedges.next = now + hedges.every;
+            return Registration::Lead(self.add_leader());
+        }
         if deadline <= now && matches!(self.phase, LoadPhase::Led) {
             return Registration::DeadlinePassed;
         }
@@ -535,16 +642,15 @@ impl<T: Clone> LoadState<T> {
 
     fn register(&mut self, deadline: Option<Time>, can_lead: bool, is_caller: bool) -> Registration<T> {
         match &self.phase {
-            LoadPhase::Completed(answer) => Registration::Completed(answer.clone()),
-            LoadPhase::Vacant { .. } if can_lead => {
-                self.phase = LoadPhase::Led;
-                Registration::Lead
-            }
+            LoadPhase::Completed(answer, _) => Registration::Completed(answer.clone()),
+            LoadPhase::Vacant { .. } if can_lead => Registration::Lead(self.add_leader()),
             LoadPhase::Led | LoadPhase::Vacant { .. } => {
+                let hedge = self.hedges.as_ref().filter(|_| can_lead).map(|hedges| hedges.next);
+                let wakes_at = [deadline, hedge].into_iter().flatten().min();
                 let needs_timer =
-                    deadline.is_some_and(|deadline| self.timed_until.is_none_or(|until| deadline < until));
+                    wakes_at.is_some_and(|wakes_at| self.timed_until.is_none_or(|until| wakes_at < until));
                 if needs_timer {
-                    self.timed_until = deadline;
+                    self.timed_until = wakes_at;
                 }
                 let is_timed_out = false;
                 let waiter = QueuedWaiter { waker: None, can_lead, deadline, is_timed_out, is_caller };
@@ -555,8 +661,8 @@ impl<T: Clone> LoadState<T> {
     }
 
     fn poll(&mut self, number: Option<u64>, waker: &Waker) -> PollOutcome<T> {
-        if let LoadPhase::Completed(answer) = &self.phase {
-            return PollOutcome::Completed(answer.clone(), self.leaders_lost);
+        if let LoadPhase::Completed(answer, by) = &self.phase {
+            return PollOutcome::Completed(answer.clone(), *by);
         }
         let Some((number, position)) = number.and_then(|number| Some((number, self.queue.get_mut(number)?)))
         else {
@@ -564,8 +670,7 @@ impl<T: Clone> LoadState<T> {
         };
         if position.can_lead && matches!(self.phase, LoadPhase::Vacant { .. }) {
             self.queue.remove(number);
-            self.phase = LoadPhase::Led;
-            return PollOutcome::Lead;
+            return PollOutcome::Lead(self.add_leader());
         }
         if position.is_timed_out {
             self.queue.remove(number);

@@ -114,6 +114,8 @@ struct LoadBoundsTable {
     deadline: Option<TextValue<DurationValue>>,
     /// When a load takes longer, waiters receive the stale value if there is one, and the load goes on.
     soft_timeout: Option<TextValue<OptionalDuration>>,
+    /// When a load takes longer, one of its waiters loads, too, and another one after each further such time.
+    hedge_after: Option<TextValue<OptionalDuration>>,
     /// Concurrent loads, over all keys.
     max_concurrent: Option<Loads>,
     /// Loads that may queue; further ones fail at once. Default: 65536.
@@ -288,22 +290,17 @@ impl<T> CacheTable<T> {
         self.strategy.is_some()
     }
 
-    /// True if the table itself has a ttl.
-    #[must_use]
-    pub fn has_ttl(&self) -> bool {
-        self.ttl.is_some()
-    }
-
-    /// True if the table itself says something of the breaker.
-    #[must_use]
-    pub fn has_breaker(&self) -> bool {
-        self.breaker.is_some()
-    }
-
-    /// True if the table itself has a deadline of loads.
-    #[must_use]
-    pub fn has_deadline(&self) -> bool {
-        self.load.as_ref().is_some_and(|load| load.deadline.is_some())
+    /// The settings that the table itself states.
+    pub fn stated(&self) -> impl Iterator<Item = StatedKey> {
+        let load = self.load.as_ref();
+        let stated = [
+            (StatedKey::Ttl, self.ttl.is_some()),
+            (StatedKey::Fetch, self.fetch.is_some()),
+            (StatedKey::Deadline, load.is_some_and(|load| load.deadline.is_some())),
+            (StatedKey::HedgeAfter, load.is_some_and(|load| load.hedge_after.is_some())),
+            (StatedKey::Breaker, self.breaker.is_some()),
+        ];
+        stated.into_iter().filter_map(|(key, is_stated)| is_stated.then_some(key))
     }
 
     /// Replaces the preset.
@@ -311,6 +308,21 @@ impl<T> CacheTable<T> {
         self.strategy = Some(TextValue(name.parse()?));
         Ok(())
     }
+}
+
+/// Settings whose default depends on more than the strategy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatedKey {
+    /// `ttl`
+    Ttl,
+    /// `fetch`
+    Fetch,
+    /// `load.deadline`
+    Deadline,
+    /// `load.hedge_after`
+    HedgeAfter,
+    /// Anything of `breaker`.
+    Breaker,
 }
 
 impl<T> Default for CacheTable<T> {
@@ -347,10 +359,11 @@ impl FetchTable {
 
 impl LoadBoundsTable {
     fn over(&self, preset: LoadBounds) -> LoadBounds {
-        let Self { deadline, soft_timeout, max_concurrent, queue } = self;
+        let Self { deadline, soft_timeout, hedge_after, max_concurrent, queue } = self;
         LoadBounds {
             deadline: deadline.as_ref().map_or(preset.deadline, |text| text.0.0),
             soft_timeout: soft_timeout.as_ref().map_or(preset.soft_timeout, |text| text.0.0),
+            hedge_after: hedge_after.as_ref().map_or(preset.hedge_after, |text| text.0.0),
             max_concurrent: max_concurrent.as_ref().map_or(preset.max_concurrent, |count| Some(count.0)),
             queue: queue.as_ref().map_or(preset.queue, |queue| queue.0),
         }

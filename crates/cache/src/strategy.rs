@@ -78,6 +78,9 @@ impl Strategy {
                 "`soft_timeout` answers with something stale: give `sie` or `swr`, or leave it out",
             ));
         }
+        if self.load.hedge_after == Some(Duration::ZERO) {
+            return Err(InvalidStrategy("`hedge_after` has to be above 0: every waiter would load"));
+        }
         self.refresh.check()?;
         self.breaker.as_ref().map_or(Ok(()), Breaker::check)?;
         self.limit.as_ref().map_or(Ok(()), Limit::check)
@@ -130,6 +133,10 @@ pub struct LoadBounds {
     /// When a load takes longer, requests that have a stale value receive that, and the load goes on; `None`: they
     /// wait for it. Counted from the start of the load, so that a late request does not wait at all.
     pub soft_timeout: Option<Duration>,
+    /// When a load takes longer, one of its waiters loads, too, and another one after each further such time. The first
+    /// value answers all of them; `None`: they wait for the one load. A source that does not answer one request then
+    /// delays the others of its key by this time.
+    pub hedge_after: Option<Duration>,
     /// The number of concurrent loads over all keys; `None`: no bound. A load that requests another key of the same
     /// cache needs two of them.
     pub max_concurrent: Option<usize>,
@@ -172,8 +179,13 @@ pub enum Writer {
 
 impl LoadBounds {
     /// 10 s, unlimited concurrency, and 65,536 queued loads.
-    pub const DEFAULT: Self =
-        Self { deadline: Duration::from_secs(10), soft_timeout: None, max_concurrent: None, queue: 65_536 };
+    pub const DEFAULT: Self = Self {
+        deadline: Duration::from_secs(10),
+        soft_timeout: None,
+        hedge_after: None,
+        max_concurrent: None,
+        queue: 65_536,
+    };
 }
 
 impl Writer {

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | [`byte_range`] | `Range` and `Content-Range` (RFC 9110, 14) | |
 //! | [`location`] | references such as `Location` (RFC 3986, 5.2) | |
+//! | `port` | ports on which several threads listen | `port` |
 //! | `proc` | processor time and memory of processes, their threads and the machine | `proc` |
 //! | `tls` | the certificates that a client accepts | `tls` |
 //!
@@ -13,6 +14,8 @@
 
 pub mod byte_range;
 pub mod location;
+#[cfg(feature = "port")]
+pub mod port;
 #[cfg(feature = "proc")]
 pub mod proc;
 #[cfg(feature = "tls")]

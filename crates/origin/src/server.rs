@@ -14,11 +14,8 @@ use stockade_model::{
     seed::Seed,
     time::{Precise, Runtime},
 };
-use tokio::{
-    net::{TcpListener, TcpSocket},
-    runtime,
-    sync::watch,
-};
+use stockade_net::port::{ReservedPort, shared_socket};
+use tokio::{net::TcpListener, runtime, sync::watch};
 
 use crate::{
     certificate::{CertificateError, CertificateSource, ServerTls},
@@ -119,12 +116,6 @@ fn port_remedy(error: &io::Error) -> &'static str {
     if error.kind() == io::ErrorKind::AddrInUse { ": choose another port, or 0 for a free one" } else { "" }
 }
 
-/// A port that is bound, so that no other process gets it, without a listener.
-struct ReservedPort {
-    address: SocketAddr,
-    _socket: TcpSocket,
-}
-
 /// The arguments of one listener's thread.
 struct ListenerThread {
     name: String,
@@ -160,9 +151,9 @@ impl Origin {
         };
         let prepared = thread::scope(|scope| scope.spawn(prepare).join());
         let time = prepared.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        let mut ports = vec![ReservedPort::bind(options.listen)?];
-        ports.extend(options.admin.map(ReservedPort::bind).transpose()?);
-        let (address, admin_address) = (ports[0].address, ports.get(1).map(|port| port.address));
+        let mut ports = vec![reserve(options.listen)?];
+        ports.extend(options.admin.map(reserve).transpose()?);
+        let (address, admin_address) = (ports[0].address(), ports.get(1).map(ReservedPort::address));
         let ports = Arc::new(ports);
         let uncacheable_routes = state.routes.load().uncacheable();
         let mut origin = Self { address, admin_address, uncacheable_routes, stop, threads: Vec::new() };
@@ -241,37 +232,12 @@ fn new_runtime() -> io::Result<runtime::Runtime> {
     runtime::Builder::new_current_thread().enable_io().enable_time().thread_name("blocking").build()
 }
 
-impl ReservedPort {
-    fn bind(address: SocketAddr) -> Result<Self, OriginStartError> {
-        let listen_error = |error| OriginStartError::Listen { address, error };
-        // Fails if the port is taken. With SO_REUSEPORT the next bind could silently share another program's port. It does not
-        // listen, since what connects to it would be reset.
-        let alone = new_socket(address).map_err(listen_error)?;
-        alone.set_reuseaddr(true).and_then(|()| alone.bind(address)).map_err(listen_error)?;
-        drop(alone);
-        let socket = bind_shared(address).map_err(listen_error)?;
-        // A bound port without a listener is open to other programs that set SO_REUSEADDR, unless this one clears it.
-        socket.set_reuseaddr(false).map_err(listen_error)?;
-        let address = socket.local_addr().map_err(listen_error)?;
-        Ok(Self { address, _socket: socket })
-    }
-}
-
-/// Binds to an address that several sockets of this process share.
-fn bind_shared(address: SocketAddr) -> io::Result<TcpSocket> {
-    let socket = new_socket(address)?;
-    socket.set_reuseaddr(true)?;
-    socket.set_reuseport(true)?;
-    socket.bind(address)?;
-    Ok(socket)
-}
-
-fn new_socket(address: SocketAddr) -> io::Result<TcpSocket> {
-    if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }
+fn reserve(address: SocketAddr) -> Result<ReservedPort, OriginStartError> {
+    ReservedPort::bind(address).map_err(|error| OriginStartError::Listen { address, error })
 }
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    bind_shared(address)?.listen(BACKLOG)
+    shared_socket(address)?.listen(BACKLOG)
 }
 
 /// Accepts connections. Closes the listener while every route refuses connections, so that the kernel refuses them.

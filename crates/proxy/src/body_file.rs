@@ -70,9 +70,9 @@ pub struct BodyFile {
     page_bytes: usize,
     free: Lock<FreeExtents>,
     spare_pages_max: usize,
-    /// Bodies take no more memory, in bytes.
+    /// Bodies may take so many bytes.
     bytes_max: AtomicUsize,
-    /// For which there was no room.
+    /// Bytes of bodies for which there was no room.
     refused_bytes: AtomicUsize,
     /// Of each page.
     flags: Box<[AtomicU8]>,

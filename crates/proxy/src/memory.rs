@@ -13,8 +13,8 @@ pub const INTERVAL: Duration = Duration::from_millis(50);
 /// The same while nothing is stored.
 pub const IDLE_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What may be resident beyond the limit, in percent of it. Here and in [`PROGRAM_BYTES`] the documented bound, 15 % and 50 MiB, has room
-/// for what arrives between two readings.
+/// Memory beyond the limit that is allowed, in percent of the limit. The documented bound has 15 % here and 50 MiB in [`PROGRAM_BYTES`]: the
+/// difference is room for bytes that arrive between two readings.
 const SLACK_PERCENT: u64 = 10;
 /// Buffers of a connection and its requests.
 const CLIENT_CONNECTION_BYTES: u64 = 128 << 10;

@@ -28,7 +28,7 @@ impl Scenario {
 
     /// A lookup as the cache does it, the load inline.
     fn get(&self) -> Answer {
-        match self.coalescer.join(&0, Time::ZERO, |_| FAR, || *self.stored.lock(), |_| true) {
+        match self.coalescer.join(&0, Time::ZERO, None, |_| FAR, || *self.stored.lock(), |_| true) {
             JoinOutcome::Stored(value) => Ok(value),
             JoinOutcome::Completed(answer) => answer,
             JoinOutcome::DeadlinePassed => Err("late"),
@@ -104,12 +104,12 @@ fn elected_waiter_that_leaves_passes_the_load_on() {
     explore(|| {
         let scenario = Scenario::new(0);
         let JoinOutcome::Lead(leader) =
-            scenario.coalescer.join(&0, Time::ZERO, |_| FAR, || None::<u32>, |_| true)
+            scenario.coalescer.join(&0, Time::ZERO, None, |_| FAR, || None::<u32>, |_| true)
         else {
             unreachable!()
         };
         let [leaver, stayer] = [(), ()].map(|()| {
-            match scenario.coalescer.join(&0, Time::ZERO, |_| FAR, || None::<u32>, |_| true) {
+            match scenario.coalescer.join(&0, Time::ZERO, None, |_| FAR, || None::<u32>, |_| true) {
                 JoinOutcome::Wait(waiter, _) => waiter,
                 other => unreachable!("{other:?}"),
             }
@@ -139,7 +139,7 @@ fn caller_between_result_and_store_needs_no_load() {
     explore(|| {
         let scenario = Scenario::new(0);
         let JoinOutcome::Lead(leader) =
-            scenario.coalescer.join(&0, Time::ZERO, |_| FAR, || None::<u32>, |_| true)
+            scenario.coalescer.join(&0, Time::ZERO, None, |_| FAR, || None::<u32>, |_| true)
         else {
             unreachable!()
         };
@@ -165,23 +165,59 @@ fn outdated_result_makes_way_and_frees_only_its_own_key() {
     explore(|| {
         let scenario = Scenario::new(0);
         let JoinOutcome::Lead(leader) =
-            scenario.coalescer.join(&0, Time::ZERO, |_| FAR, || None::<u32>, |_| true)
+            scenario.coalescer.join(&0, Time::ZERO, None, |_| FAR, || None::<u32>, |_| true)
         else {
             unreachable!()
         };
         let slot = leader.complete(Ok(6));
         let freeing = thread::spawn(move || drop(slot));
         let JoinOutcome::Lead(successor) =
-            scenario.coalescer.join(&0, Time::ZERO, |_| FAR, || None::<u32>, |_| false)
+            scenario.coalescer.join(&0, Time::ZERO, None, |_| FAR, || None::<u32>, |_| false)
         else {
             unreachable!()
         };
         freeing.join().unwrap();
         assert!(matches!(
-            scenario.coalescer.join(&0, Time::ZERO, |_| FAR, || None::<u32>, |_| true),
+            scenario.coalescer.join(&0, Time::ZERO, None, |_| FAR, || None::<u32>, |_| true),
             JoinOutcome::Wait(..)
         ));
         assert_eq!(scenario.load(successor), Ok(7));
+        assert_eq!(scenario.coalescer.in_flight_count(), 0);
+    });
+}
+
+#[test]
+fn hedge_and_leader_end_one_load() {
+    explore(|| {
+        let scenario = Scenario::new(0);
+        let hedge_after = Some(std::time::Duration::from_nanos(1));
+        let JoinOutcome::Lead(leader) =
+            scenario.coalescer.join(&0, Time::ZERO, hedge_after, |_| FAR, || None::<u32>, |_| true)
+        else {
+            unreachable!()
+        };
+        let JoinOutcome::Wait(waiter, Some(timer)) =
+            scenario.coalescer.join(&0, Time::ZERO, None, |_| FAR, || None::<u32>, |_| true)
+        else {
+            unreachable!()
+        };
+        let waiting = {
+            let scenario = Arc::clone(&scenario);
+            thread::spawn(move || match block_on(waiter) {
+                WaitOutcome::Completed(answer, _) => answer,
+                WaitOutcome::Lead(leader) => scenario.load(leader),
+                WaitOutcome::TimedOut => Err("timed out"),
+            })
+        };
+        let electing = thread::spawn(move || drop(timer.expire(Time::from_nanos(1))));
+        let failing = thread::spawn(move || leader.withdraw(Err("failed")));
+        let late = ask(&scenario, 1);
+        let waited = waiting.join().unwrap();
+        assert!(matches!(waited, Ok(7) | Err("failed")), "{waited:?}");
+        let late = answers(late);
+        assert!(matches!(late[0], Ok(7) | Err("failed")), "{late:?}");
+        electing.join().unwrap();
+        failing.join().unwrap();
         assert_eq!(scenario.coalescer.in_flight_count(), 0);
     });
 }

@@ -56,6 +56,7 @@ enum Op {
     Expire,
     Watch,
     Complete(bool),
+    Withdraw(usize),
     LoseLeader,
     PollReady(usize),
     PollAny(usize),
@@ -68,6 +69,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         1 => Just(Op::Expire),
         1 => Just(Op::Watch),
         1 => any::<bool>().prop_map(Op::Complete),
+        1 => any::<usize>().prop_map(Op::Withdraw),
         2 => Just(Op::LoseLeader),
         4 => any::<usize>().prop_map(Op::PollReady),
         1 => any::<usize>().prop_map(Op::PollAny),
@@ -77,10 +79,11 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
 }
 
 proptest! {
-    /// One key, any order of events. A key with waiters has a leader or a waiter that was elected
-    /// and woken; at the end every caller has a result, and the key is free.
+    /// One key, any order of events, loads with and without hedges. A key with waiters has a leader or a waiter that was
+    /// elected and woken; at the end every caller has a result, and the key is free.
     #[test]
-    fn every_caller_receives_a_result(ops in ops()) {
+    fn every_caller_receives_a_result(ops in ops(), hedge_after in prop::option::of(1_u64..4)) {
+        let hedge_after = hedge_after.map(Duration::from_nanos);
         let coalescer: Arc<Coalescer<u8, Answer>> = Coalescer::new(Seed(1), || Err("lost"));
         let mut leaders: Vec<Leader<u8, Answer>> = Vec::new();
         let mut callers: Vec<Caller> = Vec::new();
@@ -90,8 +93,10 @@ proptest! {
 
         for op in ops {
             match op {
-                Op::Join => match coalescer.join(&0, Time::from_nanos(now), |_| Time::from_nanos(now + 3), || stored, |_| true) {
-                    JoinOutcome::Stored(_) => prop_assert!(leaders.is_empty(), "a stored value and a leader at once"),
+                Op::Join => match coalescer.join(&0, Time::from_nanos(now), hedge_after, |_| Time::from_nanos(now + 3), || stored, |_| true) {
+                    JoinOutcome::Stored(_) => {
+                        prop_assert!(hedge_after.is_some() || leaders.is_empty(), "a stored value and a leader at once");
+                    }
                     JoinOutcome::Completed(_) => prop_assert!(false, "slots are dropped at once here"),
                     JoinOutcome::DeadlinePassed => prop_assert!(false, "deadlines are in the future here"),
                     JoinOutcome::Wait(waiter, timer) => {
@@ -99,7 +104,7 @@ proptest! {
                         timers.extend(timer);
                     }
                     JoinOutcome::Lead(leader) => {
-                        prop_assert!(leaders.is_empty(), "two leaders of one key");
+                        prop_assert!(hedge_after.is_some() || leaders.is_empty(), "two leaders of one key");
                         leaders.push(leader);
                     }
                 },
@@ -111,7 +116,11 @@ proptest! {
                 Op::Complete(ok) => if let Some(leader) = leaders.pop() {
                     stored = ok.then_some(7);
                     drop(leader.complete(stored.ok_or("failed")));
-                    prop_assert_eq!(coalescer.in_flight_count(), 0);
+                    prop_assert!(hedge_after.is_some() || coalescer.in_flight_count() == 0);
+                },
+                Op::Withdraw(which) => if !leaders.is_empty() {
+                    leaders.swap_remove(which % leaders.len()).withdraw(Err("failed"));
+                    prop_assert!(hedge_after.is_some() || coalescer.in_flight_count() == 0);
                 },
                 Op::LoseLeader => drop(leaders.pop()),
                 Op::PollReady(which) | Op::PollAny(which) => {
@@ -125,7 +134,7 @@ proptest! {
                             Poll::Ready(WaitOutcome::Completed(..) | WaitOutcome::TimedOut) => drop(callers.swap_remove(index)),
                             Poll::Ready(WaitOutcome::Lead(leader)) => {
                                 drop(callers.swap_remove(index));
-                                prop_assert!(leaders.is_empty(), "two leaders of one key");
+                                prop_assert!(hedge_after.is_some() || leaders.is_empty(), "two leaders of one key");
                                 leaders.push(leader);
                             }
                         }
@@ -163,12 +172,13 @@ proptest! {
 #[test]
 fn earlier_deadline_gets_its_own_timer() {
     let coalescer: Arc<Coalescer<u8, Answer>> = Coalescer::new(Seed(1), || Err("lost"));
-    let leader = coalescer.try_start(&0, Time::ZERO, || false).expect("the key is free");
+    let leader = coalescer.try_start(&0, Time::ZERO, None, || false).expect("the key is free");
     let at = Time::from_nanos;
-    let join = |deadline| match coalescer.join(&0, Time::ZERO, |_| at(deadline), || None::<()>, |_| true) {
-        JoinOutcome::Wait(waiter, timer) => (Caller::new(waiter), timer),
-        _ => panic!("one caller leads"),
-    };
+    let join =
+        |deadline| match coalescer.join(&0, Time::ZERO, None, |_| at(deadline), || None::<()>, |_| true) {
+            JoinOutcome::Wait(waiter, timer) => (Caller::new(waiter), timer),
+            _ => panic!("one caller leads"),
+        };
     let (mut patient, first) = join(20);
     let (mut impatient, second) = join(10);
     let (_other, third) = join(15);
@@ -179,7 +189,7 @@ fn earlier_deadline_gets_its_own_timer() {
     assert!(impatient.is_ready() && !patient.is_ready());
     assert!(matches!(impatient.poll(), Poll::Ready(WaitOutcome::TimedOut)));
     assert!(matches!(
-        coalescer.join(&0, at(30), |_| at(30), || None::<()>, |_| true),
+        coalescer.join(&0, at(30), None, |_| at(30), || None::<()>, |_| true),
         JoinOutcome::DeadlinePassed
     ));
     drop(leader);
@@ -188,16 +198,17 @@ fn earlier_deadline_gets_its_own_timer() {
 #[test]
 fn background_load_starts_only_for_a_free_key_that_needs_it() {
     let coalescer: Arc<Coalescer<u8, Answer>> = Coalescer::new(Seed(1), || Err("lost"));
-    assert!(coalescer.try_start(&0, Time::ZERO, || true).is_none());
-    let leader = coalescer.try_start(&0, Time::ZERO, || false).expect("the key is free");
-    assert!(coalescer.try_start(&0, Time::ZERO, || panic!("it is taken")).is_none());
+    assert!(coalescer.try_start(&0, Time::ZERO, None, || true).is_none());
+    let leader = coalescer.try_start(&0, Time::ZERO, None, || false).expect("the key is free");
+    assert!(coalescer.try_start(&0, Time::ZERO, None, || panic!("it is taken")).is_none());
     // Waiters stay with their load when its key is freed early.
-    let JoinOutcome::Wait(mut waiter, _) = coalescer.join(&0, Time::ZERO, |_| FAR, || None::<()>, |_| true)
+    let JoinOutcome::Wait(mut waiter, _) =
+        coalescer.join(&0, Time::ZERO, None, |_| FAR, || None::<()>, |_| true)
     else {
         panic!("one caller leads");
     };
     coalescer.detach(&0);
-    let successor = coalescer.try_start(&0, Time::ZERO, || false).expect("it is free again");
+    let successor = coalescer.try_start(&0, Time::ZERO, None, || false).expect("it is free again");
     drop(leader.complete(Ok(7)));
     let mut context = Context::from_waker(Waker::noop());
     assert!(matches!(
@@ -205,7 +216,7 @@ fn background_load_starts_only_for_a_free_key_that_needs_it() {
         Poll::Ready(WaitOutcome::Completed(Ok(7), 0))
     ));
     assert!(
-        coalescer.try_start(&0, Time::ZERO, || false).is_none(),
+        coalescer.try_start(&0, Time::ZERO, None, || false).is_none(),
         "the completed load does not free its successor"
     );
     coalescer.detach_all();
@@ -216,34 +227,43 @@ fn background_load_starts_only_for_a_free_key_that_needs_it() {
 #[test]
 fn caller_between_completion_and_freeing_receives_the_same_result() {
     let coalescer: Arc<Coalescer<u8, Answer>> = Coalescer::new(Seed(1), || Err("lost"));
-    let JoinOutcome::Lead(leader) = coalescer.join(&0, Time::ZERO, |_| FAR, || None::<()>, |_| true) else {
+    let JoinOutcome::Lead(leader) = coalescer.join(&0, Time::ZERO, None, |_| FAR, || None::<()>, |_| true)
+    else {
         panic!("the first leads")
     };
     let slot = leader.complete(Ok(7));
     assert!(matches!(
-        coalescer.join(&0, Time::ZERO, |_| FAR, || None::<()>, |_| true),
+        coalescer.join(&0, Time::ZERO, None, |_| FAR, || None::<()>, |_| true),
         JoinOutcome::Completed(Ok(7))
     ));
-    let JoinOutcome::Lead(successor) = coalescer.join(&0, Time::ZERO, |_| FAR, || None::<()>, |_| false)
+    let JoinOutcome::Lead(successor) =
+        coalescer.join(&0, Time::ZERO, None, |_| FAR, || None::<()>, |_| false)
     else {
         panic!("a result that does not serve is replaced")
     };
     drop(slot);
     assert!(
-        matches!(coalescer.join(&0, Time::ZERO, |_| FAR, || None::<()>, |_| true), JoinOutcome::Wait(..)),
+        matches!(
+            coalescer.join(&0, Time::ZERO, None, |_| FAR, || None::<()>, |_| true),
+            JoinOutcome::Wait(..)
+        ),
         "the successor's key"
     );
     drop(successor);
-    assert!(matches!(coalescer.join(&0, Time::ZERO, |_| FAR, || None::<()>, |_| true), JoinOutcome::Lead(_)));
+    assert!(matches!(
+        coalescer.join(&0, Time::ZERO, None, |_| FAR, || None::<()>, |_| true),
+        JoinOutcome::Lead(_)
+    ));
 }
 
 #[test]
 fn elected_waiter_that_is_never_polled_blocks_no_caller() {
     let coalescer: Arc<Coalescer<u8, Answer>> = Coalescer::new(Seed(1), || Err("lost"));
-    let JoinOutcome::Lead(leader) = coalescer.join(&0, Time::ZERO, |_| FAR, || None::<()>, |_| true) else {
+    let JoinOutcome::Lead(leader) = coalescer.join(&0, Time::ZERO, None, |_| FAR, || None::<()>, |_| true)
+    else {
         panic!("the first leads")
     };
-    let wait = || match coalescer.join(&0, Time::ZERO, |_| FAR, || None::<()>, |_| true) {
+    let wait = || match coalescer.join(&0, Time::ZERO, None, |_| FAR, || None::<()>, |_| true) {
         JoinOutcome::Wait(waiter, _) => Caller::new(waiter),
         other => panic!("{other:?}"),
     };
@@ -251,7 +271,8 @@ fn elected_waiter_that_is_never_polled_blocks_no_caller() {
     assert!(parked.poll().is_pending() && other.poll().is_pending());
     drop(leader);
     assert!(parked.is_ready() && !other.is_ready(), "the first is elected");
-    let JoinOutcome::Lead(newcomer) = coalescer.join(&0, Time::ZERO, |_| FAR, || None::<()>, |_| true) else {
+    let JoinOutcome::Lead(newcomer) = coalescer.join(&0, Time::ZERO, None, |_| FAR, || None::<()>, |_| true)
+    else {
         panic!("the key is vacant")
     };
     assert!(other.poll().is_pending());
@@ -266,14 +287,16 @@ fn elected_waiter_that_is_never_polled_blocks_no_caller() {
 #[test]
 fn one_timer_wakes_all_expired_waiters() {
     let coalescer: Arc<Coalescer<u8, Answer>> = Coalescer::new(Seed(1), || Err("lost"));
-    let JoinOutcome::Lead(leader) = coalescer.join(&0, Time::ZERO, |_| FAR, || None::<()>, |_| true) else {
+    let JoinOutcome::Lead(leader) = coalescer.join(&0, Time::ZERO, None, |_| FAR, || None::<()>, |_| true)
+    else {
         panic!("the first leads")
     };
     let at = Time::from_nanos;
-    let join = |deadline| match coalescer.join(&0, Time::ZERO, |_| at(deadline), || None::<()>, |_| true) {
-        JoinOutcome::Wait(waiter, timer) => (Caller::new(waiter), timer),
-        other => panic!("{other:?}"),
-    };
+    let join =
+        |deadline| match coalescer.join(&0, Time::ZERO, None, |_| at(deadline), || None::<()>, |_| true) {
+            JoinOutcome::Wait(waiter, timer) => (Caller::new(waiter), timer),
+            other => panic!("{other:?}"),
+        };
     let (mut early, timer) = join(10);
     let (mut late, second) = join(20);
     let timer = timer.expect("the first waiter starts it");
@@ -298,11 +321,12 @@ fn one_timer_wakes_all_expired_waiters() {
 #[test]
 fn second_lost_leader_ends_the_load() {
     let coalescer: Arc<Coalescer<u8, Answer>> = Coalescer::new(Seed(1), || Err("lost"));
-    let JoinOutcome::Lead(leader) = coalescer.join(&0, Time::ZERO, |_| FAR, || None::<()>, |_| true) else {
+    let JoinOutcome::Lead(leader) = coalescer.join(&0, Time::ZERO, None, |_| FAR, || None::<()>, |_| true)
+    else {
         panic!("the first leads")
     };
     let mut callers: Vec<Caller> = (0..3)
-        .map(|_| match coalescer.join(&0, Time::ZERO, |_| FAR, || None::<()>, |_| true) {
+        .map(|_| match coalescer.join(&0, Time::ZERO, None, |_| FAR, || None::<()>, |_| true) {
             JoinOutcome::Wait(waiter, _) => Caller::new(waiter),
             other => panic!("{other:?}"),
         })
@@ -322,7 +346,7 @@ fn second_lost_leader_ends_the_load() {
 #[test]
 fn load_is_awaited_while_a_caller_waits() {
     let coalescer: Arc<Coalescer<u8, Answer>> = Coalescer::new(Seed(1), || Err("lost"));
-    let join = || coalescer.join(&1, Time::ZERO, |_| FAR, || None::<()>, |_| true);
+    let join = || coalescer.join(&1, Time::ZERO, None, |_| FAR, || None::<()>, |_| true);
     assert!(!coalescer.is_awaited(&1));
     let JoinOutcome::Lead(leader) = join() else { panic!("the key is free") };
     assert!(!coalescer.is_awaited(&1), "as a refresh, for which nobody waits");
@@ -335,4 +359,112 @@ fn load_is_awaited_while_a_caller_waits() {
     assert!(!coalescer.is_awaited(&1), "a timer does not count");
     drop((timer, leader));
     assert_eq!(coalescer.in_flight_count(), 0);
+}
+
+/// A load that starts at 0 and is hedged every 10 ns, and a caller that waits.
+struct Hedged {
+    coalescer: Arc<Coalescer<u8, Answer>>,
+    leader: Leader<u8, Answer>,
+    first: Caller,
+    timer: WaitTimer<u8, Answer>,
+}
+
+impl Hedged {
+    fn start() -> Self {
+        let coalescer: Arc<Coalescer<u8, Answer>> = Coalescer::new(Seed(1), || Err("lost"));
+        let hedge_after = Some(Duration::from_nanos(10));
+        let leader = coalescer.try_start(&0, Time::ZERO, hedge_after, || false).expect("the key is free");
+        let (first, timer) = Self::join(&coalescer);
+        Self { coalescer, leader, first, timer: timer.expect("the first waiter gets a timer") }
+    }
+
+    fn join(coalescer: &Arc<Coalescer<u8, Answer>>) -> (Caller, Option<WaitTimer<u8, Answer>>) {
+        let joined = coalescer.join(&0, Time::ZERO, None, |_| FAR, || None::<()>, |_| true);
+        let JoinOutcome::Wait(waiter, timer) = joined else { panic!("{joined:?}") };
+        let mut caller = Caller::new(waiter);
+        assert!(caller.poll().is_pending());
+        (caller, timer)
+    }
+}
+
+fn hedge_of(caller: &mut Caller) -> Leader<u8, Answer> {
+    assert!(caller.is_ready(), "the timer has elected it");
+    let Poll::Ready(WaitOutcome::Lead(hedge)) = caller.poll() else { panic!("the caller leads") };
+    hedge
+}
+
+#[test]
+fn one_waiter_leads_beside_a_slow_leader_each_interval() {
+    let Hedged { coalescer, leader, mut first, timer } = Hedged::start();
+    let mut waiting: Vec<_> = (0..3).map(|_| Hedged::join(&coalescer).0).collect();
+    assert_eq!(timer.expire(Time::from_nanos(9)), Some(Time::from_nanos(10)));
+    assert!(!first.is_ready());
+    assert_eq!(timer.expire(Time::from_nanos(10)), Some(Time::from_nanos(20)));
+    let hedge = hedge_of(&mut first);
+    assert_eq!((leader.ordinal(), hedge.ordinal()), (0, 1));
+    assert!(waiting.iter().all(|caller| !caller.is_ready()));
+    assert_eq!(timer.expire(Time::from_nanos(20)), Some(Time::from_nanos(30)));
+    let second = hedge_of(&mut waiting[0]);
+    // The first result is everybody's; later ones change nothing.
+    drop(hedge.complete(Ok(2)));
+    assert_eq!(coalescer.in_flight_count(), 0);
+    drop((leader.complete(Ok(1)), second.complete(Err("failed"))));
+    for caller in &mut waiting[1..] {
+        assert!(matches!(caller.poll(), Poll::Ready(WaitOutcome::Completed(Ok(2), 1))));
+    }
+}
+
+#[test]
+fn error_of_one_leader_leaves_the_load_to_the_other() {
+    for hedge_fails in [true, false] {
+        let Hedged { coalescer, leader, mut first, timer } = Hedged::start();
+        let (mut waiting, _) = Hedged::join(&coalescer);
+        timer.expire(Time::from_nanos(10));
+        let hedge = hedge_of(&mut first);
+        let (fails, answers) = if hedge_fails { (hedge, leader) } else { (leader, hedge) };
+        fails.withdraw(Err("failed"));
+        assert!(waiting.poll().is_pending());
+        assert_eq!(timer.expire(Time::from_nanos(20)), Some(FAR), "after an error there are no more hedges");
+        let by = answers.ordinal();
+        drop(answers.complete(Ok(7)));
+        assert!(
+            matches!(waiting.poll(), Poll::Ready(WaitOutcome::Completed(Ok(7), answered)) if answered == by)
+        );
+    }
+}
+
+#[test]
+fn load_fails_with_the_error_of_its_last_leader() {
+    let Hedged { coalescer, leader, mut first, timer } = Hedged::start();
+    timer.expire(Time::from_nanos(10));
+    let hedge = hedge_of(&mut first);
+    let mut watch = Caller::new(leader.watch(None).0);
+    leader.withdraw(Err("first"));
+    assert!(watch.poll().is_pending());
+    hedge.withdraw(Err("last"));
+    assert!(matches!(watch.poll(), Poll::Ready(WaitOutcome::Completed(Err("last"), 1))));
+    assert_eq!(coalescer.in_flight_count(), 0);
+}
+
+#[test]
+fn waiter_that_leaves_before_it_leads_passes_the_hedge_on() {
+    let Hedged { coalescer, leader, first, timer } = Hedged::start();
+    let (mut second, _) = Hedged::join(&coalescer);
+    timer.expire(Time::from_nanos(10));
+    drop(first);
+    let hedge = hedge_of(&mut second);
+    drop(leader);
+    assert_eq!(coalescer.in_flight_count(), 1, "a lost leader leaves the load to its hedge");
+    drop(hedge);
+    assert_eq!(coalescer.in_flight_count(), 0);
+}
+
+#[test]
+fn caller_that_arrives_when_a_hedge_is_due_leads_it() {
+    let Hedged { coalescer, leader: _leader, first, timer } = Hedged::start();
+    drop((first, timer));
+    let join = |at| coalescer.join(&0, Time::from_nanos(at), None, |_| FAR, || None::<()>, |_| true);
+    assert!(matches!(join(9), JoinOutcome::Wait(..)));
+    assert!(matches!(join(10), JoinOutcome::Lead(_)));
+    assert!(matches!(join(19), JoinOutcome::Wait(..)));
 }

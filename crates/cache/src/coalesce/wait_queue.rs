@@ -25,6 +25,13 @@ pub(crate) struct QueuedWaiter {
     pub(crate) is_caller: bool,
 }
 
+impl QueuedWaiter {
+    /// True if it may lead beside a leader at work: it has a loader, and its time has not passed.
+    pub(crate) fn may_lead(&self) -> bool {
+        self.can_lead && !self.is_timed_out
+    }
+}
+
 impl WaitQueue {
     pub(crate) fn push(&mut self, waiter: QueuedWaiter) -> u64 {
         if let Some(deadline) = waiter.deadline {

@@ -45,6 +45,13 @@ impl<K: Hash + Eq, V: Clone> Completion<K, V> {
             Self::Done(_, key_guard) => key_guard,
         }
     }
+
+    /// Waiters receive the error, unless another load of the key is in flight.
+    fn fail(self, error: Error) {
+        if let Self::Pending(leader) = self {
+            leader.withdraw(Err(error));
+        }
+    }
 }
 
 /// A load that has not been admitted yet.
@@ -102,7 +109,7 @@ where
         let turn = match self.ask_breaker(leader.key(), load.client()) {
             Ok(turn) => turn,
             Err(refused) => {
-                drop(leader.complete(Err(refused)));
+                leader.withdraw(Err(refused));
                 return false;
             }
         };
@@ -197,7 +204,7 @@ where
                 .await
             {
                 TierDecision::Serve(loaded) => return drop(completion.complete(Ok(loaded))),
-                TierDecision::Failed(error) => return drop(completion.complete(Err(error))),
+                TierDecision::Failed(error) => return completion.fail(error),
                 TierDecision::Load(granted) => grant = granted,
                 TierDecision::ServeAndRefresh(loaded, lease) => {
                     grant.lease = Some(lease);
@@ -266,7 +273,10 @@ where
         self.store.record_not_stored(completion.key());
         let key = lease.is_some().then(|| completion.key().clone());
         let stale = stale.and_then(|stale| self.as_fallback(stale, &error));
-        drop(completion.complete(stale.ok_or_else(|| error.clone())));
+        match stale {
+            Some(stale) => drop(completion.complete(Ok(stale))),
+            None => completion.fail(error.clone()),
+        }
         if let (Some(lease), Some(key)) = (lease, key) {
             self.complete_lease(lease, &key, Err(&error)).await;
         }

@@ -227,7 +227,7 @@ where
             Fetch::Coalesce { .. } => {
                 // Another request may have refreshed the entry since the lookup.
                 let is_done = || self.store.version(key) != seen_version;
-                self.coalescer.try_start(key, now, is_done)
+                self.coalescer.try_start(key, now, self.strategy.load.hedge_after, is_done)
             }
             Fetch::Independent => Some(self.coalescer.start_detached(key, now)),
         };
@@ -273,7 +273,8 @@ where
             is_soft_deadline = soft.is_some_and(|soft| soft < patience);
             soft.map_or(patience, |soft| soft.min(patience))
         };
-        let joined = self.coalescer.join(key, at, deadline, stored, can_serve);
+        let hedge_after = self.strategy.load.hedge_after;
+        let joined = self.coalescer.join(key, at, hedge_after, deadline, stored, can_serve);
         (request.seen_version, request.is_soft_deadline) = (seen_version, is_soft_deadline);
         match joined {
             JoinOutcome::Lead(leader) => self.lead(leader, request, load),

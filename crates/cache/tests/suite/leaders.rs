@@ -261,3 +261,73 @@ fn cancelled_elected_waiter_is_replaced_by_another() {
     });
     assert_eq!(run, Ok(()));
 }
+
+/// What a caller received, and when.
+type Received = (Result<usize, Error>, Outcome, Duration);
+
+/// A hundred callers request a key whose loads take the given times, one after another as they start; `None`: for ever.
+/// Returns the loads, and the results with their times.
+fn hedged(loads_take: Vec<Option<Duration>>) -> (usize, Vec<Received>) {
+    let (time, loads_take) = (Virtual::new(), Arc::new(loads_take));
+    let mut strategy =
+        Strategy { ttl: Some(Duration::from_mins(1)), ..Strategy::preset("stampede").unwrap() };
+    strategy.fetch = stockade_cache::Fetch::Coalesce { wait_timeout: Duration::from_mins(1) };
+    strategy.load.deadline = 10 * LOAD;
+    strategy.load.hedge_after = Some(3 * LOAD);
+    let cache: Cache<&str, usize, Virtual> =
+        Cache::builder(strategy).build_on(time.clone(), Seed(1)).unwrap();
+    let loads = Arc::new(AtomicU64::new(0));
+    let run = time.run(async {
+        let start = time.now();
+        let get = async || {
+            let (loads, loads_take, clock) = (Arc::clone(&loads), Arc::clone(&loads_take), time.clone());
+            let load = move || {
+                let nth = usize::try_from(loads.fetch_add(1, Ordering::Relaxed)).unwrap();
+                let takes = loads_take[nth];
+                async move {
+                    match takes {
+                        Some(takes) => clock.sleep_until(clock.now() + takes).await,
+                        None => pending().await,
+                    }
+                    Ok::<_, Error>(nth)
+                }
+            };
+            let result = cache.get_with("key", load).await;
+            let outcome = result.as_ref().map_or(Outcome::Error, |answer| answer.outcome);
+            (result.map(|answer| answer.value), outcome, time.now() - start)
+        };
+        join_all((0..100).map(|_| get())).await
+    });
+    let answers = run.unwrap_or_else(|stalled| panic!("a caller hangs: {stalled}"));
+    (usize::try_from(loads.load(Ordering::Relaxed)).unwrap(), answers)
+}
+
+#[test]
+fn slow_or_silent_load_is_hedged_once_an_interval() {
+    let (loads, answers) = hedged(vec![Some(2 * LOAD)]);
+    assert_eq!(loads, 1, "a load within the time");
+    assert!(answers.iter().all(|(_, _, waited)| *waited == 2 * LOAD), "{answers:?}");
+
+    for (case, first, expected, waited) in [
+        ("silent", None, 1, 4 * LOAD),
+        ("slower than the hedge", Some(9 * LOAD), 1, 4 * LOAD),
+        ("sooner than the hedge", Some(7 * LOAD / 2), 0, 7 * LOAD / 2),
+    ] {
+        let (loads, answers) = hedged(vec![first, Some(LOAD)]);
+        assert_eq!(loads, 2, "{case}");
+        for (result, _, took) in &answers {
+            assert!(matches!(result, Ok(value) if *value == expected), "{case}: {result:?}");
+            assert_eq!(*took, waited, "{case}");
+        }
+        let misses = answers.iter().filter(|(_, outcome, _)| *outcome == Outcome::Miss).count();
+        assert_eq!(misses, 1, "{case}: the caller whose load has answered");
+    }
+
+    // After the first load's deadline there are no more hedges, and the last one's deadline ends the wait.
+    let (loads, answers) = hedged(vec![None; 4]);
+    assert_eq!(loads, 4);
+    for (result, _, waited) in &answers {
+        assert!(matches!(result, Err(Error::Deadline { .. })), "{result:?}");
+        assert_eq!(*waited, 19 * LOAD);
+    }
+}

@@ -302,6 +302,7 @@ fn node_cache(table: Option<&Spanned<CacheTables>>) -> Result<NodeCache, TomlErr
         (strategy.breaker.is_some(), "failures, so no breaker either", "write breaker = \"none\""),
         (!strategy.sie.is_zero(), "failures, so no `sie` either", "write sie = \"0\""),
         (strategy.load.soft_timeout.is_some(), "`soft_timeout`", "write load = { soft_timeout = \"none\" }"),
+        (strategy.load.hedge_after.is_some(), "`hedge_after`", "write load = { hedge_after = \"none\" }"),
         (strategy.load.max_concurrent.is_some(), "`max_concurrent`", "leave it out"),
         (
             !coalesces && (strategy.refresh != Refresh::None || !strategy.swr.is_zero()),

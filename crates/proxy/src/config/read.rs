@@ -15,8 +15,8 @@ use std::{
 use http::{HeaderName, StatusCode};
 use serde::Deserialize as _;
 use stockade_cache::{
-    Limit, Strategy,
-    spec::{CacheTable, Span, TomlError},
+    Fetch, Limit, LoadBounds, Strategy,
+    spec::{CacheTable, Span, StatedKey, TomlError},
 };
 use stockade_model::nearest::remedy;
 use toml::{
@@ -26,7 +26,7 @@ use toml::{
 
 use super::{
     AccessLogFormat, AdminConfig, ClientBounds, ClientTimeouts, Config, ConfigError, FileError, FlagError,
-    Flags, LogConfig, OriginConfig, OriginKind, RouteConfig, SharedTierUrl, TlsFiles,
+    Flags, LogConfig, OriginConfig, OriginKind, OriginTimeouts, RouteConfig, SharedTierUrl, TlsFiles,
     file::{
         AdminHost, AdminSection, BoundsSection, ClientDirectivesName, ConfigFile, HeaderFieldName, LogFormat,
         LogSection, RouteSection, SetCookieName, ShadowKeys, ShadowSection, SnapshotSection, SocketAddress,
@@ -291,18 +291,13 @@ const PROBES_EVERY: Duration = Duration::from_secs(1);
 /// The strategy of routes without a cache block, or of one route.
 struct StatedStrategy {
     strategy: Strategy,
-    /// True if a file states its ttl.
-    has_ttl: bool,
-    /// True if a file states the deadline of its loads.
-    has_deadline: bool,
-    /// True if a file states something of the breaker.
-    has_breaker: bool,
+    /// What a file states of it.
+    stated: Vec<StatedKey>,
 }
 
 fn base(table: Option<&Spanned<CacheTable<SharedTierUrl>>>) -> Result<StatedStrategy, TomlError> {
-    let default = Strategy::preset(STRATEGY).expect("a preset");
-    let default =
-        StatedStrategy { strategy: default, has_ttl: false, has_deadline: false, has_breaker: false };
+    let strategy = Strategy::preset(STRATEGY).expect("a preset");
+    let default = StatedStrategy { strategy, stated: Vec::new() };
     let Some(table) = table else { return Ok(default) };
     default.with(table)
 }
@@ -312,13 +307,32 @@ impl StatedStrategy {
     fn with<T>(&self, table: &Spanned<CacheTable<T>>) -> Result<Self, TomlError> {
         let strategy = strategy(table, &self.strategy)?;
         let table = table.get_ref();
-        let is_kept = !table.has_preset();
-        Ok(Self {
-            strategy,
-            has_ttl: table.has_ttl() || is_kept && self.has_ttl,
-            has_deadline: table.has_deadline() || is_kept && self.has_deadline,
-            has_breaker: table.has_breaker() || is_kept && self.has_breaker,
-        })
+        let mut stated: Vec<_> = table.stated().collect();
+        if !table.has_preset() {
+            stated.extend(&self.stated);
+        }
+        Ok(Self { strategy, stated })
+    }
+
+    fn states(&self, key: StatedKey) -> bool {
+        self.stated.contains(&key)
+    }
+
+    /// A slow page is not a failure: where the file states nothing, the timeouts of the origin bound a load and the wait
+    /// for it, and half of the time for a head passes before a second request for the page.
+    fn adapt_to(&self, timeouts: &OriginTimeouts, strategy: &mut Strategy) {
+        let LoadBounds { deadline, hedge_after, .. } = &mut strategy.load;
+        if !self.states(StatedKey::Deadline) {
+            *deadline = (*deadline).max(timeouts.until_head());
+        }
+        if !self.states(StatedKey::HedgeAfter) {
+            *hedge_after = Some(timeouts.head / 2);
+        }
+        if let (Fetch::Coalesce { wait_timeout }, false) =
+            (&mut strategy.fetch, self.states(StatedKey::Fetch))
+        {
+            *wait_timeout = (*wait_timeout).max(*deadline);
+        }
     }
 }
 
@@ -377,7 +391,7 @@ fn route(
 ) -> Result<RouteConfig, TomlError> {
     let origin = origin_of(table.origin.as_ref(), at, origins)?;
     let of_route;
-    let StatedStrategy { strategy, has_ttl, has_deadline, has_breaker } = match &table.cache {
+    let stated = match &table.cache {
         None => base,
         Some(cache) => {
             if let at @ Some(_) = cache.get_ref().limit_span() {
@@ -389,18 +403,17 @@ fn route(
         }
     };
     let negative_ttl = table.negative_ttl.map(|ttl| ttl.0.0);
-    let mut strategy = Strategy { negative_ttl, ..strategy.clone() };
-    if let (Some(breaker), false) = (&mut strategy.breaker, has_breaker) {
+    let mut strategy = Strategy { negative_ttl, ..stated.strategy.clone() };
+    if let (Some(breaker), false) = (&mut strategy.breaker, stated.states(StatedKey::Breaker)) {
         // A client that waits for a moment has its page when the origin is back, in place of an error.
         (breaker.open_for, breaker.wait) = (PROBES_EVERY, PROBES_EVERY);
     }
-    if let (OriginKind::Http(http), false) = (&origins[origin].kind, has_deadline) {
-        // A slow page is not a failure: the timeouts of the origin bound its load.
-        strategy.load.deadline = strategy.load.deadline.max(http.timeouts.until_head());
+    if let OriginKind::Http(http) = &origins[origin].kind {
+        stated.adapt_to(&http.timeouts, &mut strategy);
     }
     // Databases declare no lifetimes.
     let is_database = matches!(origins[origin].kind, OriginKind::Documents { .. });
-    let default = strategy.ttl.filter(|_| *has_ttl || is_database);
+    let default = strategy.ttl.filter(|_| stated.states(StatedKey::Ttl) || is_database);
     let path = table.path.map_or_else(PathPattern::all, |path| path.0);
     let host = table.host.map(|host| host.0);
     let tag_headers = match table.tag_headers {

@@ -256,6 +256,7 @@ fn strategy_shown(strategy: &Strategy) -> Value {
         "load": {
             "deadline": time(load.deadline),
             "soft_timeout": time_or_none(load.soft_timeout),
+            "hedge_after": time_or_none(load.hedge_after),
             "max_concurrent": load.max_concurrent,
             "queue": load.queue,
         },

@@ -35,6 +35,8 @@ fn patient(preset: &str) -> Strategy {
     let mut strategy = Strategy::preset(preset).unwrap();
     assert_eq!(strategy.load.deadline, Duration::from_secs(10));
     strategy.load.deadline = Duration::from_secs(37);
+    strategy.load.hedge_after = Some(Duration::from_secs(15));
+    strategy.fetch = Fetch::Coalesce { wait_timeout: Duration::from_secs(37) };
     if let Some(breaker) = &mut strategy.breaker {
         (breaker.open_for, breaker.wait) = (Duration::from_secs(1), Duration::from_secs(1));
     }
@@ -52,6 +54,27 @@ fn deadline_of_a_load_is_the_files_or_that_of_the_origin() {
     ] {
         let config = read(&format!("{cache}\n{ORIGIN}[[route]]\norigin = \"app\"\n{of_route}\n"));
         assert_eq!(config.routes[0].strategy.load.deadline.as_secs(), expected_s, "{cache} {of_route}");
+    }
+}
+
+#[test]
+fn waits_are_the_files_or_those_of_the_origin() {
+    for (cache, wait_s, hedge_s) in [
+        ("", 37, Some(15)),
+        ("timeouts = { head = \"60s\" }", 67, Some(30)),
+        ("[cache]\nload = { deadline = \"3s\" }", 5, Some(15)),
+        ("[cache]\nload = { hedge_after = \"none\" }", 37, None),
+        ("[cache]\nload = { hedge_after = \"2s\" }", 37, Some(2)),
+        ("[cache]\nfetch = { coalesce = { wait_timeout = \"1s\" } }", 1, Some(15)),
+    ] {
+        let config = read(&if cache.starts_with('[') {
+            format!("{cache}\n{ORIGIN}")
+        } else {
+            format!("{ORIGIN}\n{cache}\n")
+        });
+        let Strategy { fetch, load, .. } = &config.routes[0].strategy;
+        assert_eq!(*fetch, Fetch::Coalesce { wait_timeout: Duration::from_secs(wait_s) }, "{cache}");
+        assert_eq!(load.hedge_after, hedge_s.map(Duration::from_secs), "{cache}");
     }
 }
 

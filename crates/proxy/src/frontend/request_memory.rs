@@ -1,7 +1,7 @@
 //! The memory of the requests that are in flight: of all clients, and of each.
 //!
 //! The head of a request of HTTP/1 is in the bound of its connection. A connection of HTTP/2 has up to
-//! [`FrontendSettings::streams_max`](super::FrontendSettings::streams_max) requests, each of which costs its client few bytes: HPACK names a
+//! [`FrontendSettings::streams_max`](super::FrontendSettings::streams_max) requests. Each costs its client few bytes, since HPACK names a
 //! field of the table with one. So their heads are counted, and for both protocols the buffered starts of bodies.
 
 use std::sync::{
@@ -87,7 +87,7 @@ impl Drop for RequestCharge {
 pub(super) fn request_bytes<B: Body>(request: &Request<B>, is_http2: bool) -> usize {
     let head = if is_http2 { REQUEST_BYTES + HEAD_COPIES * head_bytes(request) } else { 0 };
     head + match request.body().size_hint().exact() {
-        // What is read, and a copy.
+        // The bytes that were read, and a copy of them.
         Some(length) => usize::try_from(length.saturating_mul(2)).unwrap_or(usize::MAX).min(BODY_BYTES),
         None => BODY_BYTES,
     }

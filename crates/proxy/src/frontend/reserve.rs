@@ -4,7 +4,7 @@ use std::{collections::VecDeque, fs::File};
 
 use tokio::net::TcpStream;
 
-/// Of a thread. More of them let more refused clients read their answer before the next one is refused.
+/// How many a thread keeps. More of them let more refused clients read their answer before the next one is refused.
 const DESCRIPTORS: usize = 8;
 /// Input that a refused client may have sent, which is discarded: unread input resets the connection, and the answer with it.
 const DISCARDED_BYTES_MAX: usize = 64 << 10;
@@ -28,7 +28,7 @@ impl DescriptorReserve {
         }
     }
 
-    /// Closes one: of a refused connection that has been there for the longest, if all are in use. False: there is none.
+    /// Closes one that is not in use, or else that of the oldest refused connection. Returns false if none is left.
     pub(super) fn give_up(&mut self) -> bool {
         let unused = self.0.iter().position(|kept| matches!(kept, ReservedDescriptor::Unused(_)));
         match self.0.remove(unused.unwrap_or(0)) {

@@ -36,7 +36,7 @@ const CANCELLED_FREE: u64 = 100;
 /// A blocked client has to take as much within [`FrontendSettings::write_stall_timeout`], or all that waits for it.
 const STALL_BYTES: u64 = 64 * 1_024;
 /// A connection of HTTP/2 is cut with this many refused requests: its client did not stop when it was told to.
-const STREAMS_REFUSED_MAX: u8 = 32;
+const REQUESTS_REFUSED_MAX: u8 = 32;
 /// A connection closes this much later than a stalled stream would end by itself.
 const STREAM_MARGIN: Duration = Duration::from_millis(500);
 /// Stands for no time.
@@ -103,7 +103,7 @@ pub(super) struct ConnectionState {
     close_request: AtomicU8,
     waker: OnceLock<Waker>,
     /// Requests that were refused for want of memory.
-    streams_refused: AtomicU8,
+    requests_refused: AtomicU8,
     /// The HTTP/2 stream that was opened last, until hyper spawns its task.
     newest_stream: Mutex<Option<Arc<Http2Stream>>>,
     /// HTTP/2 streams whose last frame waits in h2, which no task bounds any more; in the order of these frames.
@@ -164,7 +164,7 @@ impl ConnectionState {
             is_in_body: AtomicBool::new(false),
             close_request: AtomicU8::new(CloseRequest::None as u8),
             waker: OnceLock::new(),
-            streams_refused: AtomicU8::new(0),
+            requests_refused: AtomicU8::new(0),
             newest_stream: Mutex::default(),
             ending_streams: Mutex::default(),
             has_ending_streams: AtomicBool::new(false),
@@ -240,9 +240,9 @@ impl ConnectionState {
         let max = self.thread.settings.connections_max;
         let charge = RequestCharge::try_new(bytes, &self.thread.requests, self.client_requests.get(), max);
         if charge.is_none() {
-            let refused = self.streams_refused.load(Relaxed).saturating_add(1);
-            self.streams_refused.store(refused, Relaxed);
-            let is_greedy = refused > STREAMS_REFUSED_MAX;
+            let refused = self.requests_refused.load(Relaxed).saturating_add(1);
+            self.requests_refused.store(refused, Relaxed);
+            let is_greedy = refused > REQUESTS_REFUSED_MAX;
             self.request_close(if is_greedy { CloseRequest::Immediate } else { CloseRequest::Graceful });
         }
         charge

@@ -307,8 +307,8 @@ impl RequestContext {
         Ok(request)
     }
 
-    /// Sends a request to the route's origin; records its time for metrics, and its result for the log. `others` as in
-    /// [`Requester::others`].
+    /// Sends a request to the route's origin; records its time for metrics, and its result for the log. `others` returns
+    /// the other clients that wait for the response ([`Requester::others`]).
     pub async fn send<B: RequestBody>(
         &self,
         request: Request<B>,

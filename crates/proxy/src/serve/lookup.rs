@@ -169,8 +169,11 @@ async fn look_up_or_load(context: &Arc<RequestContext>, runtime: &LocalRuntime) 
             Ok(answer) => answer,
             // A purge or an eviction removed the stale response during the wait, so that this request has to wait for a load.
             Err(Error::SoftTimeout { .. }) => continue,
-            // The leader has had its time. Others may be answered sooner: nginx, Varnish and Squid let them ask, too.
-            Err(Error::WaitTimeout { .. }) => {
+            // The leader has had its time, as the file states it: the request asks, as after nginx's `lock_timeout`. After as
+            // long as its own load might have taken it is told that there is no answer.
+            Err(Error::WaitTimeout { after })
+                if after < context.route.config.strategy.load.deadline && !context.has_loaded() =>
+            {
                 return Box::pin(load_uncoalesced(context, entry_key, forward)).await;
             }
             // The client of the leader has too many requests, or has left.

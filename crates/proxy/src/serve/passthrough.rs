@@ -3,10 +3,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use http::{
-    HeaderValue, Response, StatusCode, Version,
-    header::{RETRY_AFTER, TRAILER},
-};
+use http::{Response, StatusCode, Version, header::TRAILER};
 use stockade_cache::{CallPermit, Error, Invalidation};
 use stockade_model::outcome::Outcome;
 
@@ -30,7 +27,7 @@ use crate::{
         invalidate::{asks_breaker, invalidated},
         key::CacheKey,
     },
-    upstream::shares::Clients,
+    upstream::Requester,
 };
 
 /// Forwards the client's request as it is, unless the route's breaker refuses it.
@@ -69,7 +66,7 @@ pub async fn forward_admitted<B: RequestBody>(
 ) -> Reply {
     let request = context.origin_request(context.method.clone(), context.forward_headers(), body);
     let result = match request {
-        Ok(request) => context.send(request, &|| Some(Clients::new())).await,
+        Ok(request) => context.send(request, Requester::UNBOUNDED.others).await,
         Err(error) => Err(error),
     };
     if let BreakerVerdict::Admitted(permit) = verdict {
@@ -95,11 +92,7 @@ pub async fn forward_admitted<B: RequestBody>(
                 StatusCode::BAD_REQUEST => "the request cannot be forwarded",
                 _ => "the origin cannot be reached",
             };
-            let mut reply = Reply::text(status, text, CacheStatus::forwarded(Outcome::Error, forward));
-            if status == StatusCode::SERVICE_UNAVAILABLE {
-                reply.response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-            }
-            return reply;
+            return Reply::failure(status, text, CacheStatus::forwarded(Outcome::Error, forward));
         }
     };
     pass_through(response, CacheStatus::forwarded(Outcome::Bypass, forward))

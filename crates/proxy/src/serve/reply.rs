@@ -106,7 +106,13 @@ impl Reply {
             | Error::QueueTimeout { .. } => (StatusCode::SERVICE_UNAVAILABLE, not_forwarded),
             _ => (StatusCode::BAD_GATEWAY, forwarded),
         };
-        let mut reply = Self::text(status, error_text(error), cache_status);
+        Self::failure(status, error_text(error), cache_status)
+    }
+
+    /// A text for a request that was not answered. After a 503 the client may try again soon.
+    #[must_use]
+    pub fn failure(status: StatusCode, text: &'static str, cache_status: CacheStatus) -> Self {
+        let mut reply = Self::text(status, text, cache_status);
         if status == StatusCode::SERVICE_UNAVAILABLE {
             reply.response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }

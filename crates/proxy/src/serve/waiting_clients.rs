@@ -5,11 +5,8 @@ use std::collections::HashMap;
 use super::stored::EntryKey;
 use crate::{
     locks::Lock,
-    upstream::shares::{Client, Clients},
+    upstream::shares::{Client, Clients, note_client},
 };
-
-/// The most clients that are noted for one load.
-const CLIENTS_MAX: usize = 8;
 
 /// Of the loads in flight of one origin.
 #[derive(Debug, Default)]
@@ -35,11 +32,8 @@ impl WaitingClients {
 
     /// Notes a client that may have to wait for the load of this key, if there is one.
     pub fn join(&self, key: &EntryKey, client: Client) {
-        if let Some(clients) = self.0.lock().get_mut(key)
-            && clients.len() < CLIENTS_MAX
-            && !clients.contains(&client)
-        {
-            clients.push(client);
+        if let Some(clients) = self.0.lock().get_mut(key) {
+            note_client(clients, client);
         }
     }
 }

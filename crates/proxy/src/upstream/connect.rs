@@ -94,7 +94,7 @@ impl OriginConnector {
         Err(failed)
     }
 
-    /// Makes room for a file descriptor if there is none left.
+    /// Connects. If no file descriptor is free, closes an idle connection and tries again.
     async fn connect_to(&self, address: SocketAddr) -> io::Result<TcpStream> {
         let mut retries_left = DESCRIPTOR_RETRIES;
         loop {

@@ -18,13 +18,13 @@ pub type Client = Option<NonZeroU64>;
 /// Clients that wait for one response; a few are enough.
 pub type Clients = SmallVec<[Client; 2]>;
 
-/// The most clients of one waiter.
+/// The most clients that wait for one response and are noted.
 const CLIENTS_MAX: usize = 8;
 
 /// The most that a client may hold, in multiples of what stays free.
 const SHARE: usize = 3;
 
-/// What each client holds of something that is shared.
+/// How many connections, or streams, each client holds.
 #[derive(Debug, Default)]
 pub struct ClientCounts {
     /// Without clients that hold nothing.
@@ -48,6 +48,15 @@ struct ClientWaiters {
     ids: BTreeSet<u64>,
     /// The order of clients that hold equally many: by the last turn, or by the first waiter before there was one.
     turn: u64,
+}
+
+/// Adds a client, unless it is there or there are enough. Returns true if it was added.
+pub fn note_client(clients: &mut Clients, client: Client) -> bool {
+    let is_new = clients.len() < CLIENTS_MAX && !clients.contains(&client);
+    if is_new {
+        clients.push(client);
+    }
+    is_new
 }
 
 impl ClientCounts {
@@ -116,8 +125,7 @@ impl<W> FairQueue<W> {
     /// Another client waits for the same response: the waiter is served in the turn of either.
     pub fn add_client(&mut self, id: u64, client: Client) {
         let Some((clients, _)) = self.waiters.get_mut(&id) else { return };
-        if clients.len() < CLIENTS_MAX && !clients.contains(&client) {
-            clients.push(client);
+        if note_client(clients, client) {
             self.add_id(client, id);
         }
     }

@@ -23,6 +23,7 @@ use std::{
 };
 
 use serde_json::Value;
+use stockade_net::proc::resident_bytes;
 
 use crate::{
     running::{PATIENCE, Running, get},
@@ -39,6 +40,20 @@ const RECIPE: &str = r#"[
         "stages": [{"at": 0, "latency": "2s"}]},
     {"route": "/own", "body": "for you", "headers": {"cache-control": "private"}, "stages": [{"at": 0}]}
 ]"#;
+
+const MIB: usize = 1 << 20;
+
+/// The bound of resident memory of docs/reference/proxy.md, in MiB: the limit and 15 %, 128 KiB for each connection of clients, 256 KiB for
+/// each to an origin, and 50.
+const fn memory_bound_mib(limit_mib: usize, client_connections: usize, origin_connections: usize) -> usize {
+    limit_mib * 115 / 100 + client_connections / 8 + origin_connections / 4 + 50
+}
+
+/// The resident memory of a process in bytes.
+fn resident(process: &Running) -> usize {
+    let bytes = resident_bytes(process.id()).expect("on Linux");
+    usize::try_from(bytes).expect("it is in memory")
+}
 
 /// A proxy without an access log, its admin listener, and its origin.
 struct Setup {

@@ -31,11 +31,11 @@ use super::{reply_bound::BoundedStream, url::RedisUrl};
 #[derive(Clone)]
 pub(super) struct ServerSettings {
     pub(super) value_bytes_max: u64,
-    /// For `rediss://`.
+    /// `None`: the connection is not encrypted.
     pub(super) tls: Option<Arc<ClientConfig>>,
 }
 
-/// Those of the nodes of clusters: the driver passes nothing on to [`Connect`], so that the clusters of a process share the largest
+/// The settings for nodes of clusters. The driver passes nothing on to [`Connect`], so that the clusters of a process share the largest
 /// bounds.
 static OF_CLUSTERS: Mutex<ClusterSettings> =
     Mutex::new(ClusterSettings { value_bytes_max: 0, timeout: Duration::ZERO });

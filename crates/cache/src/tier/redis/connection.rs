@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use ::redis::{
-    AsyncConnectionConfig, Cmd, FromRedisValue, ProtocolVersion, PushInfo, RedisError, ScriptInvocation,
-    Value, cluster::ClusterClientBuilder, cluster_async::ClusterConnection, pipe,
+    AsyncConnectionConfig, Cmd, FromRedisValue, Pipeline, ProtocolVersion, PushInfo, RedisError, RedisFuture,
+    ScriptInvocation, Value, aio::ConnectionLike, cluster::ClusterClientBuilder,
+    cluster_async::ClusterConnection, pipe,
 };
 
 use super::{
@@ -68,21 +69,12 @@ impl RedisConnection {
         &self,
         invocation: &ScriptInvocation<'_>,
     ) -> Result<T, RedisError> {
-        match self.wire.clone() {
-            Driver::One(mut wire) => invocation.invoke_async(&mut wire).await,
-            Driver::Cluster(mut wire) => invocation.invoke_async(&mut wire).await,
-            Driver::TrustedCluster(mut wire) => invocation.invoke_async(&mut wire).await,
-        }
+        invocation.invoke_async(&mut self.wire.clone()).await
     }
 
     /// The value of a name. A value of another type counts as absent.
     pub(super) async fn get(&self, name: &[u8]) -> Result<Option<Vec<u8>>, RedisError> {
-        let get = Cmd::get(name);
-        let stored = match self.wire.clone() {
-            Driver::One(mut wire) => get.query_async(&mut wire).await,
-            Driver::Cluster(mut wire) => get.query_async(&mut wire).await,
-            Driver::TrustedCluster(mut wire) => get.query_async(&mut wire).await,
-        };
+        let stored = Cmd::get(name).query_async(&mut self.wire.clone()).await;
         stored.or_else(
             |error: RedisError| if error.code() == Some("WRONGTYPE") { Ok(None) } else { Err(error) },
         )
@@ -94,18 +86,15 @@ impl RedisConnection {
         for command in commands {
             all.add_command(command);
         }
-        match self.wire.clone() {
-            Driver::One(mut wire) => all.query_async(&mut wire).await,
-            Driver::Cluster(mut wire) => all.query_async(&mut wire).await,
-            Driver::TrustedCluster(mut wire) => all.query_async(&mut wire).await,
-        }
+        all.query_async(&mut self.wire.clone()).await
     }
 
     /// Runs commands that may fail one by one: in one pipeline, or in turn on a cluster, where names are on any
     /// server. Returns an error if the connection fails.
     pub(super) async fn run_each(&self, commands: Vec<Cmd>) -> Result<(), RedisError> {
-        match self.wire.clone() {
-            Driver::One(mut wire) if !commands.is_empty() => {
+        let mut wire = self.wire.clone();
+        match wire {
+            Driver::One(_) if !commands.is_empty() => {
                 let mut all = pipe();
                 for command in commands {
                     all.add_command(command);
@@ -113,12 +102,7 @@ impl RedisConnection {
                 let _: Vec<Result<Value, RedisError>> = all.ignore_errors().query_async(&mut wire).await?;
             }
             Driver::One(_) => {}
-            Driver::Cluster(mut wire) => {
-                for command in commands {
-                    let _ = command.query_async::<Value>(&mut wire).await;
-                }
-            }
-            Driver::TrustedCluster(mut wire) => {
+            Driver::Cluster(_) | Driver::TrustedCluster(_) => {
                 for command in commands {
                     let _ = command.query_async::<Value>(&mut wire).await;
                 }
@@ -132,6 +116,37 @@ impl RedisConnection {
             Driver::One(mut wire) => wire.driver.subscribe(channels).await,
             Driver::Cluster(mut wire) => wire.subscribe(channels).await,
             Driver::TrustedCluster(mut wire) => wire.subscribe(channels).await,
+        }
+    }
+}
+
+impl ConnectionLike for Driver {
+    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
+        match self {
+            Self::One(wire) => wire.req_packed_command(command),
+            Self::Cluster(wire) => wire.req_packed_command(command),
+            Self::TrustedCluster(wire) => wire.req_packed_command(command),
+        }
+    }
+
+    fn req_packed_commands<'a>(
+        &'a mut self,
+        pipeline: &'a Pipeline,
+        offset: usize,
+        count: usize,
+    ) -> RedisFuture<'a, Vec<Value>> {
+        match self {
+            Self::One(wire) => wire.req_packed_commands(pipeline, offset, count),
+            Self::Cluster(wire) => wire.req_packed_commands(pipeline, offset, count),
+            Self::TrustedCluster(wire) => wire.req_packed_commands(pipeline, offset, count),
+        }
+    }
+
+    fn get_db(&self) -> i64 {
+        match self {
+            Self::One(wire) => wire.get_db(),
+            Self::Cluster(wire) => wire.get_db(),
+            Self::TrustedCluster(wire) => wire.get_db(),
         }
     }
 }

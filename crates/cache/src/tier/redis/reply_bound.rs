@@ -11,13 +11,13 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Of a reply, besides one value: a batch of the log with 1,000 keys of 16 KiB, names of a scan, the slots of a cluster.
+/// Bytes of a reply besides one value: a batch of the log with 1,000 keys of 16 KiB, names of a scan, the slots of a cluster.
 const REPLY_MARGIN_BYTES: u64 = 16 << 20;
-/// Of a simple string, an error, or a number.
+/// The longest simple string, error or number.
 const LINE_BYTES_MAX: u64 = 64 << 10;
 /// Digits of a length, with its sign.
 const LENGTH_BYTES_MAX: usize = 20;
-/// Values of a reply, each of which takes memory of its own. A slot map has 16,384 slots at most.
+/// Values of a reply. Each takes memory of its own. A slot map has 16,384 slots at most.
 const VALUES_MAX: u64 = 256 << 10;
 const DEPTH_MAX: usize = 16;
 

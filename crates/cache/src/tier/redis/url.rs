@@ -27,7 +27,7 @@ pub struct RedisUrl {
     pub(super) prefix: String,
     pub(super) timeout: Duration,
     pub(super) lease: Duration,
-    /// Of the longest value that is read.
+    /// The length of the longest value that is read.
     pub(super) value_bytes_max: u64,
 }
 
@@ -118,7 +118,7 @@ impl RedisUrl {
         }
     }
 
-    /// For the driver.
+    /// The trusted certificates, as the driver takes them.
     pub(super) fn certificates(&self) -> Option<TlsCertificates> {
         let root_cert = Some(self.ca.clone()?);
         Some(TlsCertificates { client_tls: None, root_cert })

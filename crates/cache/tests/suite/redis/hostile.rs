@@ -13,7 +13,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-/// What the sockets of both ends hold of bytes that are not read.
+/// The bytes that the sockets of both ends buffer.
 const SOCKETS_BYTES: usize = 16 << 20;
 
 /// A reply: its start, and what is repeated after it.

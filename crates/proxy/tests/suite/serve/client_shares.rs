@@ -9,7 +9,7 @@ use crate::serve::support::*;
 
 const OTHER: [u8; 4] = [127, 0, 1, 1];
 const CONNECTIONS: usize = 8;
-/// What one client has of them.
+/// The connections that one client may hold.
 const SHARE: usize = 6;
 const FEW: &str = "connections = 8\nwaiting = 100";
 const EVENT_STREAM: &[u8] =

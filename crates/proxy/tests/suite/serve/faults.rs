@@ -1,8 +1,11 @@
 //! Origin failures: truncated bodies are not stored, stored responses serve as fallback.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering::SeqCst},
+use std::{
+    future::pending,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
 };
 
 use stockade_proxy::{admin::BreakerStatus, server::ProxyServer};
@@ -254,6 +257,27 @@ async fn slow_page_is_answered_to_all_and_is_no_evidence() {
     assert_eq!(fast().await.status(), 200);
     assert_eq!(proxy.proxy().router().routes[0].breaker(), Some(BreakerStatus::Closed));
     drop(gate);
+}
+
+/// A request that the origin never answers holds the others of its page up for `hedge_after`, and costs one more request.
+#[tokio::test]
+async fn request_without_an_answer_delays_the_others_of_its_page_and_no_more() {
+    for (case, silent, expected) in [("silent", 1, 200), ("silent for all", usize::MAX, 504)] {
+        let origin = Origin::start(move |received, mut line| async move {
+            if received.number < silent {
+                pending::<()>().await;
+            }
+            line.write_all(&good(b"page")).await.ok().map(|()| line)
+        })
+        .await;
+        let cache = "[cache]\nstrategy = \"swr\"\nload = { hedge_after = \"300ms\" }\n";
+        let proxy = proxy_with(&origin.url(), cache, "timeouts = { head = \"500ms\" }").await;
+        let clients = send_concurrently(&proxy, 20, |_| request("GET", "/", &[])).await;
+        for answer in answers(clients).await {
+            assert_eq!(answer.status(), expected, "{case}: {}", answer.text());
+        }
+        assert_eq!(origin.count(), 2, "{case}");
+    }
 }
 
 /// Pages that have never been stored, asked for while the breaker is open; the origin is well again.
@@ -577,7 +601,7 @@ async fn early_response_of_the_origin_reaches_the_client() {
         let body = content(length);
         let sending = async {
             let _ = write.write_all(&body).await;
-            std::future::pending::<()>().await;
+            pending::<()>().await;
         };
         let mut reader = tokio::io::BufReader::new(&mut read);
         let mut head = String::new();

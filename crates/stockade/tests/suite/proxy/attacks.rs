@@ -7,9 +7,8 @@ use std::{
 };
 
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket, sockopt};
-use stockade_net::proc::resident_bytes;
 
-use super::stats;
+use super::{MIB, memory_bound_mib, resident, stats};
 use crate::{running::Running, support::Sandbox};
 
 const RECIPE: &str = r#"[
@@ -19,15 +18,13 @@ const RECIPE: &str = r#"[
     {"route": "/small*", "random_content": "2kb", "headers": {"cache-control": "max-age=3600"}, "stages": [{"at": 0}]}
 ]"#;
 
-const MIB: u64 = 1 << 20;
-const LIMIT_MIB: u64 = 16;
-const CONNECTIONS: u64 = 400;
-const ORIGIN_CONNECTIONS: u64 = 64;
-/// The bound of docs/reference/proxy.md, in MiB.
-const BOUND_MIB: u64 = LIMIT_MIB * 115 / 100 + CONNECTIONS / 8 + ORIGIN_CONNECTIONS / 4 + 50;
+const LIMIT_MIB: usize = 16;
+const CONNECTIONS: usize = 400;
+const ORIGIN_CONNECTIONS: usize = 64;
+const BOUND_MIB: usize = memory_bound_mib(LIMIT_MIB, CONNECTIONS, ORIGIN_CONNECTIONS);
 
 /// Networks of the attackers, which are clients of their own.
-const NETWORKS: u64 = 16;
+const NETWORKS: usize = 16;
 /// A write ends by this time if the proxy reads nothing.
 const WRITE_TIMEOUT: Duration = Duration::from_millis(20);
 const RECEIVE_BUFFER_BYTES: usize = 2_048;
@@ -77,11 +74,10 @@ const ATTACKS: [Attack; 13] = [
     Attack::Pings,
 ];
 
-/// The first mixes have one attack each, the others two to four. `STOCKADE_MIXES=30`: more of them.
+/// Mixes that took the most come first, then each attack alone, then two to four of them. `STOCKADE_MIXES=30`: so many mixes.
 #[test]
 fn mixes_of_attacks_stay_below_the_bound_of_memory() {
     let mixes = std::env::var("STOCKADE_MIXES").map_or(5, |mixes| mixes.parse().expect("a number"));
-    // Those that took the most come first.
     let mix = |number: usize| match number {
         0 => vec![Attack::WaitingStreams],
         1 => vec![Attack::UnfinishedStreams],
@@ -106,7 +102,7 @@ fn mixes_of_attacks_stay_below_the_bound_of_memory() {
 }
 
 /// Resident MiB before, at most, and after the attackers have left.
-fn attacked(attacks: &[Attack]) -> (u64, u64, u64) {
+fn attacked(attacks: &[Attack]) -> (usize, usize, usize) {
     let sandbox = Sandbox::new();
     let origin = Running::origin(&sandbox, &["-", "--listen", "0"], RECIPE);
     let config = format!(
@@ -116,7 +112,7 @@ fn attacked(attacks: &[Attack]) -> (u64, u64, u64) {
     );
     let config = sandbox.file("stockade.toml", &config);
     let (proxy, address, admin) = super::start_proxy(&sandbox, &config, &["--threads", "2"]);
-    let resident_mib = || resident_bytes(proxy.id()).expect("on Linux") / MIB;
+    let resident_mib = || resident(&proxy) / MIB;
     let before = resident_mib();
     let mut peak = before;
     let mut held = Vec::new();
@@ -144,7 +140,7 @@ fn attacked(attacks: &[Attack]) -> (u64, u64, u64) {
 }
 
 /// From one of the networks.
-fn connected(proxy: SocketAddr, number: u64) -> Option<TcpStream> {
+fn connected(proxy: SocketAddr, number: usize) -> Option<TcpStream> {
     let host = u8::try_from(1 + number % NETWORKS).expect("a few networks");
     let own = SocketAddr::from((Ipv4Addr::new(127, 9, host, 1), 0));
     let fd = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a descriptor");
@@ -158,7 +154,7 @@ fn connected(proxy: SocketAddr, number: u64) -> Option<TcpStream> {
 }
 
 impl Attack {
-    fn send(self, tcp: &mut TcpStream, number: u64) -> std::io::Result<()> {
+    fn send(self, tcp: &mut TcpStream, number: usize) -> std::io::Result<()> {
         let fill = |bytes: usize| "a".repeat(bytes);
         match self {
             Self::EndlessField => write!(tcp, "GET / HTTP/1.1\r\nHost: a\r\nX: {}", fill(60_000)),

@@ -1,29 +1,16 @@
 //! Hostile clients: the resident memory of the proxy stays bounded.
 
 use std::{
-    fs,
     io::{self, BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     thread,
 };
 
-use super::{config_without_log, start_proxy};
-use crate::{
-    running::{PATIENCE, Running},
-    support::Sandbox,
-};
-
-const MIB: usize = 1 << 20;
+use super::{MIB, config_without_log, resident, start_proxy};
+use crate::{running::PATIENCE, support::Sandbox};
 
 /// What a response that is not stored uses at most while its client does not read.
 const PASSED_BYTES: usize = 256 << 10;
-
-/// The resident memory of a process in bytes.
-fn resident(proxy: &Running) -> usize {
-    let status = fs::read_to_string(format!("/proc/{}/status", proxy.id())).expect("it runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its resident memory");
-    line.trim().trim_end_matches(" kB").parse::<usize>().expect("kB") * 1_024
-}
 
 /// A connection that sends one request after the other.
 struct Client {

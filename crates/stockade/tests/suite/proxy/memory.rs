@@ -5,9 +5,7 @@ use std::{
     process::{Child, Stdio},
 };
 
-use stockade_net::proc::resident_bytes;
-
-use super::{admin_request, config_without_log, stats};
+use super::{MIB, admin_request, config_without_log, memory_bound_mib, resident, stats};
 use crate::{
     running::{Running, get},
     support::Sandbox,
@@ -20,11 +18,9 @@ const RECIPE: &str = r#"[
     {"route": "/600k*", "random_content": "600kb", "stages": [{"at": 0}], "headers": {"cache-control": "max-age=36000"}}
 ]"#;
 
-const MIB: u64 = 1 << 20;
-const LIMIT_MIB: u64 = 64;
-const CLIENTS: u64 = 8;
-/// The bound of docs/reference/proxy.md, in MiB: the limit and 15 %, connections of clients and to the origin, and 50.
-const BOUND_MIB: u64 = LIMIT_MIB * 115 / 100 + CLIENTS / 8 + CLIENTS / 4 + 50;
+const LIMIT_MIB: usize = 64;
+const CLIENTS: usize = 8;
+const BOUND_MIB: usize = memory_bound_mib(LIMIT_MIB, CLIENTS, CLIENTS);
 
 /// The sizes that come at the same time, and how often the limit arrives in each phase.
 const DAY: [(&[u64], f64); 6] =
@@ -37,7 +33,7 @@ fn resident_memory_is_below_its_bound_on_a_day_of_changing_sizes() {
     let cache = format!("[cache]\nlimit = {{ bytes = \"{LIMIT_MIB}MiB\" }}");
     let config = config_without_log(&sandbox, &format!("http://{}", origin.listens("http")), &cache);
     let (proxy, address, admin) = super::start_proxy(&sandbox, &config, &["--threads", "2"]);
-    let resident_mib = || resident_bytes(proxy.id()).expect("on Linux") / MIB;
+    let resident_mib = || resident(&proxy) / MIB;
     let mut peaks = Vec::new();
     for (phase, (sizes, limits)) in DAY.into_iter().enumerate() {
         let load = |kib: &u64| start_load(&sandbox, address, phase, *kib, limits / sizes.len() as f64);
@@ -54,7 +50,7 @@ fn resident_memory_is_below_its_bound_on_a_day_of_changing_sizes() {
     // Large bodies have taken the place of the small ones.
     let left = stats(admin);
     assert!(left["entries"].as_u64().is_some_and(|entries| entries < 1_000), "{left}");
-    assert!(left["bytes"].as_u64().is_some_and(|bytes| bytes > LIMIT_MIB * MIB * 6 / 10), "{left}");
+    assert!(left["bytes"].as_u64().is_some_and(|bytes| bytes > (LIMIT_MIB * MIB * 6 / 10) as u64), "{left}");
 
     assert_eq!(admin_request(admin, "POST", "/purge_all", "").status, 200);
     // A later store finds purged entries released.
