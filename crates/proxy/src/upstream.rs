@@ -39,7 +39,7 @@ use http::{Request, Response};
 use rustls::ClientConfig;
 use stockade_model::time::{Runtime, Time, before};
 
-use self::core::{EndpointSnapshot, PoolLimits};
+use self::core::{EndpointSnapshot, PoolLimits, Wanted};
 pub use body::UpstreamBody;
 use clock::UpstreamClock;
 use connect::OriginConnector;
@@ -173,7 +173,8 @@ impl Upstream {
     {
         let shared = &*self.shared;
         let pending = RetryableRequest::new(request, &shared.clock)?;
-        let mut checkout = shared.pool.checkout(requester).await?;
+        let wanted = if pending.is_kept() { Wanted::Any } else { Wanted::New };
+        let mut checkout = shared.pool.checkout(requester, wanted).await?;
         for resends in 0.. {
             let ready = match checkout {
                 Checkout::Ready(ready) => ready,
@@ -200,7 +201,7 @@ impl Upstream {
                     Checkout::Connect(connecting)
                 }
                 Err(ExchangeFailure { retry: Some(Retry::Checkout), .. }) if resends < RESENDS_MAX => {
-                    shared.pool.checkout(requester).await?
+                    shared.pool.checkout(requester, wanted).await?
                 }
                 Err(ExchangeFailure { error, .. }) => {
                     if error.is_origin_fault() {

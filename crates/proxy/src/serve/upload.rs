@@ -31,6 +31,9 @@ type BoxError = Box<dyn Error + Send + Sync>;
 /// A body that is not longer is read whole first.
 const BUFFERED_BYTES_MAX: usize = 64 << 10;
 
+/// The same for a body of unknown length, which origins often cannot read: WSGI takes it for an empty one. As in nginx.
+const BUFFERED_BYTES_MAX_OF_UNKNOWN_LENGTH: usize = 1 << 20;
+
 /// A request body, of which the beginning has been read.
 pub struct Upload<B> {
     /// Read, and not sent yet: the buffered start, and the part with which the body was longer.
@@ -38,12 +41,28 @@ pub struct Upload<B> {
     /// `None`: all has been read.
     rest: Option<B>,
     _permit: Option<UploadPermit>,
+    _long_start: LongStart,
 }
 
-/// The connections of an origin that uploads may take at the same time, which clients share: half of them.
+/// What uploads may take of an origin at the same time, which clients share: half of its connections, and for starts that are longer
+/// than [`BUFFERED_BYTES_MAX`] as much memory again for each connection.
 pub struct UploadShare {
     slots: Arc<Lock<UploadSlots>>,
+    long_starts: Arc<Lock<LongStarts>>,
     queue_timeout: Duration,
+}
+
+/// Buffered blocks of [`BUFFERED_BYTES_MAX`] beyond the first of each upload.
+struct LongStarts {
+    max: usize,
+    taken: ClientCounts,
+}
+
+/// Blocks of one upload, until it is dropped.
+struct LongStart {
+    of: Arc<Lock<LongStarts>>,
+    client: Client,
+    blocks: usize,
 }
 
 struct UploadSlots {
@@ -88,6 +107,27 @@ impl UploadSlots {
     }
 }
 
+impl LongStart {
+    /// Takes another block, if the client may have one.
+    fn try_grow(&mut self) -> bool {
+        let mut all = self.of.lock();
+        let free = all.max - all.taken.total();
+        let may_grow = all.taken.may_take(self.client, free);
+        if may_grow {
+            all.taken.add(self.client);
+            self.blocks += 1;
+        }
+        may_grow
+    }
+}
+
+impl Drop for LongStart {
+    fn drop(&mut self) {
+        let mut all = self.of.lock();
+        (0..self.blocks).for_each(|_| all.taken.remove(self.client));
+    }
+}
+
 impl Drop for UploadPermit {
     fn drop(&mut self) {
         let granted = {
@@ -118,7 +158,12 @@ impl UploadShare {
             queue: FairQueue::new(waiting_max),
             last_id: 0,
         };
-        Self { slots: Arc::new(Lock::new(slots)), queue_timeout }
+        let long_starts = LongStarts { max: connections_max, taken: ClientCounts::default() };
+        Self {
+            slots: Arc::new(Lock::new(slots)),
+            long_starts: Arc::new(Lock::new(long_starts)),
+            queue_timeout,
+        }
     }
 
     #[must_use]
@@ -155,25 +200,73 @@ impl UploadShare {
 impl<B: RequestBody> Upload<B> {
     /// Reads the beginning of `body`; if that is not all, waits for a connection of the share.
     pub async fn begin(mut body: B, share: &UploadShare, client: Client) -> Result<Self, UpstreamError> {
+        let long_start = LongStart { of: Arc::clone(&share.long_starts), client, blocks: 0 };
         if body.is_end_stream() {
-            return Ok(Self { read: VecDeque::new(), rest: None, _permit: None });
+            return Ok(Self { read: VecDeque::new(), rest: None, _permit: None, _long_start: long_start });
         }
-        let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
-        let mut start = BytesMut::with_capacity(announced.min(BUFFERED_BYTES_MAX));
+        let mut start = StartBuffer::new(&body.size_hint(), long_start);
         let more = loop {
             let Some(frame) = body.frame().await else {
-                return Ok(Self { read: [start.freeze()].into(), rest: None, _permit: None });
+                let (read, long_start) = start.into_blocks();
+                return Ok(Self { read, rest: None, _permit: None, _long_start: long_start });
             };
             let frame =
                 frame.map_err(|error| UpstreamError::RequestBody { error: Arc::from(error.into()) })?;
-            match frame.into_data() {
-                Ok(data) if start.len() + data.len() > BUFFERED_BYTES_MAX => break data,
-                Ok(data) => start.extend_from_slice(&data),
-                Err(_) => {}
+            if let Ok(data) = frame.into_data()
+                && let Err(more) = start.push(data)
+            {
+                break more;
             }
         };
         let permit = share.take(client).await?;
-        Ok(Self { read: [start.freeze(), more].into(), rest: Some(body), _permit: Some(permit) })
+        let (mut read, long_start) = start.into_blocks();
+        read.push_back(more);
+        Ok(Self { read, rest: Some(body), _permit: Some(permit), _long_start: long_start })
+    }
+}
+
+/// The beginning of a body, in blocks: however small its parts are, it takes no more than its length and a block.
+struct StartBuffer {
+    whole: VecDeque<Bytes>,
+    last: BytesMut,
+    bytes: usize,
+    bytes_max: usize,
+    long: LongStart,
+}
+
+impl StartBuffer {
+    fn new(length: &SizeHint, long: LongStart) -> Self {
+        let announced = usize::try_from(length.lower()).unwrap_or(usize::MAX);
+        let last = BytesMut::with_capacity(announced.min(BUFFERED_BYTES_MAX));
+        let bytes_max = match length.exact() {
+            Some(_) => BUFFERED_BYTES_MAX,
+            None => BUFFERED_BYTES_MAX_OF_UNKNOWN_LENGTH,
+        };
+        Self { whole: VecDeque::new(), last, bytes: 0, bytes_max, long }
+    }
+
+    /// Error: there is no room for these bytes, the next of the body.
+    fn push(&mut self, mut data: Bytes) -> Result<(), Bytes> {
+        if self.bytes + data.len() > self.bytes_max {
+            return Err(data);
+        }
+        while self.last.len() + data.len() > BUFFERED_BYTES_MAX {
+            if !self.long.try_grow() {
+                return Err(data);
+            }
+            let part = data.split_to(BUFFERED_BYTES_MAX - self.last.len());
+            self.bytes += part.len();
+            self.last.extend_from_slice(&part);
+            self.whole.push_back(std::mem::take(&mut self.last).freeze());
+        }
+        self.bytes += data.len();
+        self.last.extend_from_slice(&data);
+        Ok(())
+    }
+
+    fn into_blocks(mut self) -> (VecDeque<Bytes>, LongStart) {
+        self.whole.push_back(self.last.freeze());
+        (self.whole, self.long)
     }
 }
 
@@ -204,5 +297,88 @@ impl<B: RequestBody> Body for Upload<B> {
     fn size_hint(&self) -> SizeHint {
         let rest = self.rest.as_ref().map_or(SizeHint::with_exact(0), Body::size_hint);
         prefixed_size_hint(&self.read, &rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU64;
+
+    use futures_util::{FutureExt, stream};
+    use http_body_util::{Full, StreamBody};
+
+    use super::*;
+
+    const A: Client = NonZeroU64::new(1);
+    const B: Client = NonZeroU64::new(2);
+
+    fn content(bytes: usize) -> Vec<u8> {
+        (0..bytes).map(|at| (at * 7 + at / 251).to_le_bytes()[0]).collect()
+    }
+
+    fn share(connections: usize) -> UploadShare {
+        UploadShare::new(connections, 0, Duration::ZERO)
+    }
+
+    /// Of unknown length, in parts of this size.
+    async fn begin(
+        bytes: usize,
+        part: usize,
+        share: &UploadShare,
+        client: Client,
+    ) -> Upload<impl RequestBody> {
+        let parts: Vec<_> = content(bytes)
+            .chunks(part)
+            .map(|part| Ok::<_, std::io::Error>(Frame::data(Bytes::copy_from_slice(part))))
+            .collect();
+        let body = StreamBody::new(stream::iter(parts));
+        Upload::begin(body, share, client).await.expect("a beginning")
+    }
+
+    async fn read(upload: Upload<impl RequestBody>) -> Vec<u8> {
+        upload.collect().await.expect("a body").to_bytes().into()
+    }
+
+    #[tokio::test]
+    async fn body_of_unknown_length_is_read_up_to_a_mebibyte_and_gets_its_length() {
+        let share = share(256);
+        for part in [1_000, BUFFERED_BYTES_MAX, 1 << 20, 3 << 20] {
+            for bytes in [1, BUFFERED_BYTES_MAX, BUFFERED_BYTES_MAX + 1, 1 << 20, (1 << 20) + 1] {
+                let upload = begin(bytes, part, &share, A).await;
+                let expected = (bytes <= 1 << 20).then_some(bytes as u64);
+                assert_eq!(upload.size_hint().exact(), expected, "{bytes} in parts of {part}");
+                assert!(read(upload).await == content(bytes), "{bytes} in parts of {part}");
+            }
+        }
+        assert_eq!(share.long_starts.lock().taken.total(), 0);
+        let body = Full::new(Bytes::from(content(BUFFERED_BYTES_MAX + 1)));
+        let upload = Upload::begin(body, &share, A).await.expect("a beginning");
+        assert!(upload.rest.is_some(), "one of known length need not be read");
+    }
+
+    #[tokio::test]
+    async fn long_starts_have_a_bound_that_clients_share() {
+        let share = share(64);
+        let mut uploads = Vec::new();
+        for _ in 0..8 {
+            uploads.push(begin(1 << 20, 1 << 16, &share, A).await);
+        }
+        // Three quarters: three whole ones, and a part of the fourth.
+        assert_eq!(share.long_starts.lock().taken.count(A), 48);
+        assert_eq!(uploads.iter().filter(|upload| upload.size_hint().exact().is_some()).count(), 3);
+        let of_b = begin(10 * BUFFERED_BYTES_MAX, 1 << 16, &share, B).await;
+        assert!(of_b.size_hint().exact().is_some(), "there is room for another client");
+        drop(of_b);
+        for upload in uploads {
+            assert!(read(upload).await == content(1 << 20), "those without room are whole, too");
+        }
+        assert_eq!(share.long_starts.lock().taken.total(), 0);
+    }
+
+    #[test]
+    fn small_parts_take_no_more_than_their_bytes() {
+        let share = share(4);
+        let upload = begin(10_000, 1, &share, A).now_or_never().expect("all is there");
+        assert_eq!(upload.read.len(), 1);
     }
 }

@@ -18,6 +18,17 @@ pub(super) trait ReusableConnection {
     fn is_open(&self) -> bool;
 
     fn opened_at(&self) -> Time;
+
+    /// How long it may be idle before its next request, if the origin says so.
+    fn idle_max(&self) -> Option<Duration>;
+}
+
+/// The connection for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    Any,
+    /// A new one, if one may be opened: the origin may close a used one, and the request cannot be sent again.
+    New,
 }
 
 #[derive(Clone, Debug)]
@@ -40,7 +51,7 @@ pub(super) struct PoolCore<One, Many, W> {
     /// Requests in flight, without event streams of HTTP/1.
     requests: ClientCounts,
     event_streams: ClientCounts,
-    /// Connections of event streams of HTTP/1, each of which has its own.
+    /// Connections of HTTP/1 that serve an event stream.
     event_connections: usize,
     queue: FairQueue<W>,
     last_id: u64,
@@ -54,13 +65,51 @@ pub(super) type Discarded<One, Many> = (Vec<One>, Vec<Many>);
 struct EndpointState<One, Many> {
     /// Most recently used last.
     idle: VecDeque<IdleConnection<One>>,
+    patience: ObservedPatience,
     shared: Vec<SharedConnection<Many>>,
     /// Requests in flight, including those that connect.
     busy: usize,
     connecting: usize,
-    /// HTTP/2 is possible: while one connection opens, no other does, because all requests may fit on it.
+    /// HTTP/2 is possible: no more connections open than the waiting requests may need.
     may_share: bool,
     health: Health,
+}
+
+/// How long the origin keeps an idle connection, as far as has been seen.
+struct ObservedPatience {
+    /// The longest time after which a connection was still open, or was closed.
+    longest: Duration,
+    seen_at: Time,
+}
+
+impl Default for ObservedPatience {
+    /// Few servers keep a connection for less than two seconds.
+    fn default() -> Self {
+        Self { longest: Duration::from_secs(1), seen_at: Time::ZERO }
+    }
+}
+
+impl ObservedPatience {
+    /// A connection that was idle for this time is open, or has just been closed.
+    fn record_kept(&mut self, idle: Duration, now: Time) {
+        if idle > self.longest {
+            (self.longest, self.seen_at) = (idle, now);
+        }
+    }
+
+    /// The origin has closed a connection after this time. A shorter one than known counts an eighth, once a second: an origin that reloads
+    /// closes all of them at once.
+    fn record_closed(&mut self, idle: Duration, now: Time) {
+        self.record_kept(idle, now);
+        if idle < self.longest && now - self.seen_at >= Duration::from_secs(1) {
+            (self.longest, self.seen_at) = (self.longest / 8 * 7 + idle / 8, now);
+        }
+    }
+
+    /// After this time a request may cross the close on its way: three quarters of the longest.
+    fn trusted(&self) -> Duration {
+        self.longest / 4 * 3
+    }
 }
 
 struct IdleConnection<One> {
@@ -110,6 +159,7 @@ impl<One: ReusableConnection, Many: Clone, W> PoolCore<One, Many, W> {
     pub(super) fn new(limits: PoolLimits, endpoints: usize, may_share: bool) -> Self {
         let endpoint = || EndpointState {
             idle: VecDeque::new(),
+            patience: ObservedPatience::default(),
             shared: Vec::new(),
             busy: 0,
             connecting: 0,
@@ -138,16 +188,22 @@ impl<One: ReusableConnection, Many: Clone, W> PoolCore<One, Many, W> {
     }
 
     /// For a new request. `None`: it has to wait, since nothing is free for its client, or others wait for what is free.
-    pub(super) fn acquire(&mut self, client: Client, now: Time) -> Option<PoolGrant<One, Many>> {
+    pub(super) fn acquire(
+        &mut self,
+        client: Client,
+        wanted: Wanted,
+        now: Time,
+    ) -> Option<PoolGrant<One, Many>> {
         let free = self.free();
         if !self.requests.may_take(client, free) || self.queue.next(&self.requests, free).is_some() {
             return None;
         }
-        self.take(client, now)
+        self.take(client, wanted, now)
     }
 
-    fn take(&mut self, client: Client, now: Time) -> Option<PoolGrant<One, Many>> {
-        let grant = self.candidates(now, 0).into_iter().find_map(|endpoint| self.acquire_at(endpoint, now));
+    fn take(&mut self, client: Client, wanted: Wanted, now: Time) -> Option<PoolGrant<One, Many>> {
+        let candidates = self.candidates(now, 0);
+        let grant = candidates.into_iter().find_map(|endpoint| self.acquire_at(endpoint, wanted, now));
         if let Some(
             PoolGrant::Idle { endpoint, .. }
             | PoolGrant::Stream { endpoint, .. }
@@ -192,10 +248,25 @@ impl<One: ReusableConnection, Many: Clone, W> PoolCore<One, Many, W> {
         (ones, many)
     }
 
-    fn acquire_at(&mut self, n: usize, now: Time) -> Option<PoolGrant<One, Many>> {
+    fn acquire_at(&mut self, n: usize, wanted: Wanted, now: Time) -> Option<PoolGrant<One, Many>> {
         let limits = &self.limits;
         let endpoint = &mut self.endpoints[n];
-        while let Some(IdleConnection { id, connection, since }) = endpoint.idle.pop_back() {
+        let tells_protocol = endpoint.may_share && endpoint.shared.is_empty() && endpoint.connecting > 0;
+        if wanted == Wanted::New && self.connections < limits.connections && !tells_protocol {
+            self.connections += 1;
+            endpoint.connecting += 1;
+            return Some(PoolGrant::Connect { endpoint: n });
+        }
+        if let Some(oldest) = endpoint.idle.front().filter(|oldest| oldest.connection.is_open()) {
+            endpoint.patience.record_kept(now - oldest.since, now);
+        }
+        let trusted = endpoint.patience.trusted();
+        let has_free_permit = self.connections < limits.connections;
+        // Others stay, and show when the origin closes them.
+        let is_usable = |idle: &mut IdleConnection<One>| {
+            now - idle.since < idle.connection.idle_max().unwrap_or(trusted) || !has_free_permit
+        };
+        while let Some(IdleConnection { id, connection, since }) = endpoint.idle.pop_back_if(is_usable) {
             let is_young = now - connection.opened_at() < limits.max_age;
             if connection.is_open() && is_young && now - since < limits.keep_alive {
                 return Some(PoolGrant::Idle { endpoint: n, id, connection });
@@ -215,7 +286,10 @@ impl<One: ReusableConnection, Many: Clone, W> PoolCore<One, Many, W> {
                 connection: shared.connection.clone(),
             });
         }
-        let may_become_shared = endpoint.may_share && endpoint.connecting > 0;
+        // What waits may fit on the connections that open. The first one also tells the protocol.
+        let opening = endpoint.connecting * (limits.streams - 1);
+        let fits = endpoint.shared.is_empty() || self.queue.len() <= opening;
+        let may_become_shared = endpoint.may_share && endpoint.connecting > 0 && fits;
         if may_become_shared || self.connections >= limits.connections {
             return None;
         }
@@ -355,10 +429,13 @@ impl<One: ReusableConnection, Many: Clone, W> PoolCore<One, Many, W> {
         }
     }
 
-    /// The connection takes no more requests. The caller drops the returned values.
-    pub(super) fn remove(&mut self, endpoint: usize, id: u64) -> (Option<One>, Option<Many>) {
-        let EndpointState { idle, shared, .. } = &mut self.endpoints[endpoint];
+    /// The connection takes no more requests: if it was idle, the origin has closed it. The caller drops the returned values.
+    pub(super) fn remove(&mut self, endpoint: usize, id: u64, now: Time) -> (Option<One>, Option<Many>) {
+        let EndpointState { idle, patience, shared, .. } = &mut self.endpoints[endpoint];
         let one = idle.iter().position(|idle| idle.id == id).and_then(|at| idle.remove(at));
+        if let Some(one) = &one {
+            patience.record_closed(now - one.since, now);
+        }
         let many = shared.iter().position(|shared| shared.id == id).map(|at| shared.remove(at));
         (one.map(|one| one.connection), many.map(|many| many.connection))
     }
@@ -433,7 +510,7 @@ impl<One: ReusableConnection, Many: Clone, W> PoolCore<One, Many, W> {
             return None;
         }
         let client = self.queue.next(&self.requests, self.free())?;
-        let grant = self.take(client, now)?;
+        let grant = self.take(client, Wanted::Any, now)?;
         self.queue.pop(client).map(|waiter| (waiter, client, grant))
     }
 
@@ -447,7 +524,7 @@ impl<One: ReusableConnection, Many: Clone, W> PoolCore<One, Many, W> {
         self.connections
     }
 
-    /// All connections.
+    /// Connections in use and idle, those of event streams included.
     pub(super) fn open(&self) -> usize {
         self.connections + self.event_connections
     }

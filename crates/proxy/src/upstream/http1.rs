@@ -1,9 +1,9 @@
 //! A connection of HTTP/1.
 
-use std::{pin::pin, sync::Arc};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use http::{
-    HeaderValue, Response, StatusCode, Version,
+    HeaderMap, HeaderValue, Response, StatusCode, Version,
     header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING},
 };
 use hyper::{
@@ -104,6 +104,10 @@ impl ReusableConnection for Http1Sender {
     fn opened_at(&self) -> Time {
         self.opened_at
     }
+
+    fn idle_max(&self) -> Option<Duration> {
+        self.activity.idle_max()
+    }
 }
 
 impl Drop for Http1Sender {
@@ -149,6 +153,9 @@ pub(super) async fn exchange(
         }
         Ok(mut answer) => {
             let is_last = is_last || has_unexpected_body(&answer);
+            if let Some(idle_max) = stated_idle_max(answer.headers()) {
+                activity.set_idle_max(idle_max);
+            }
             let status = answer.status();
             check_codings(answer.headers())
                 .and_then(|()| normalize_length(status, answer.headers_mut()))
@@ -197,6 +204,18 @@ impl ReuseCondition {
     }
 }
 
+/// How long an idle connection takes requests by its `Keep-Alive: timeout`, less a quarter of that, of a second at most: the origin must
+/// not close it while a request that cannot be sent again is on its way.
+fn stated_idle_max(headers: &HeaderMap) -> Option<Duration> {
+    let stated = headers.get("keep-alive")?.to_str().ok()?;
+    let seconds: u32 = stated.split(',').find_map(|parameter| {
+        let (name, value) = parameter.split_once('=')?;
+        name.trim().eq_ignore_ascii_case("timeout").then(|| value.trim().parse().ok())?
+    })?;
+    let timeout = Duration::from_secs(seconds.into());
+    Some(timeout.saturating_sub(Duration::from_secs(1)).max(timeout / 4 * 3))
+}
+
 /// True if a response without a body announces one (RFC 9110, 8.6; RFC 9112, 6.1): it may follow, and look like the next response.
 fn has_unexpected_body(answer: &Response<Incoming>) -> bool {
     let is_empty = |length: &HeaderValue| length == "0";
@@ -231,4 +250,29 @@ pub(super) fn open_in_memory(
     let task = tokio::runtime::Handle::current().spawn(async {}).abort_handle();
     let sender = Http1Sender { requests, task, permit, opened_at: Time::ZERO, activity: Arc::default() };
     (connecting.lease(id, sender), driver)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connection_is_idle_for_less_than_its_origin_allows() {
+        for (stated, expected_ms) in [
+            (Some("timeout=5, max=100"), Some(4_000)),
+            (Some("max=100,Timeout = 60"), Some(59_000)),
+            (Some("timeout=1"), Some(750)),
+            (Some("timeout=0"), Some(0)),
+            (Some("timeout=soon"), None),
+            (Some("max=3"), None),
+            (None, None),
+        ] {
+            let fields = stated.map(|stated| ("keep-alive", stated));
+            let headers = fields
+                .into_iter()
+                .map(|(name, value)| (name.parse().expect("a name"), HeaderValue::from_static(value)));
+            let expected = expected_ms.map(Duration::from_millis);
+            assert_eq!(stated_idle_max(&headers.collect()), expected, "{stated:?}");
+        }
+    }
 }

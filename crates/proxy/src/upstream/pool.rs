@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::{
     clock::UpstreamClock,
-    core::{self, Negotiated, PoolCore, PoolLimits, ReusableConnection as _},
+    core::{self, Negotiated, PoolCore, PoolLimits, ReusableConnection as _, Wanted},
     error::UpstreamError,
     http1::Http1Sender,
     http2::Http2Sender,
@@ -20,13 +20,13 @@ use crate::locks::{Guard, Lock};
 
 /// Bounds how often an idle connection is checked.
 const CHECK_INTERVAL_MIN: Duration = Duration::from_millis(10);
-/// How often a waiter asks for whom it waits.
+/// How often a waiting request checks that a client waits for its response.
 const AWAITED_CHECK: Duration = Duration::from_millis(100);
 
 /// The pools of this process, which share its file descriptors.
 static POOLS: Mutex<Vec<Weak<PoolShared>>> = Mutex::new(Vec::new());
 
-/// Closes an idle connection of any pool of the process, for its file descriptor. False: there is none.
+/// Closes an idle connection of any pool of the process, which frees its file descriptor. Returns false if no connection is idle.
 pub(super) fn close_idle_connection() -> bool {
     let pools: Vec<_> = {
         let pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -41,7 +41,7 @@ pub(super) fn close_idle_connection() -> bool {
 /// Dropped, it has given up its place in the queue.
 type Waiter = oneshot::Sender<Checkout>;
 
-/// For whom a request is sent to an origin.
+/// The clients of a request to an origin.
 #[derive(Clone, Copy)]
 pub struct Requester<'a> {
     pub client: Client,
@@ -164,12 +164,16 @@ impl Pool {
     }
 
     /// Waits for a connection if none is free for this client.
-    pub(super) async fn checkout(&self, requester: &Requester<'_>) -> Result<Checkout, UpstreamError> {
+    pub(super) async fn checkout(
+        &self,
+        requester: &Requester<'_>,
+        wanted: Wanted,
+    ) -> Result<Checkout, UpstreamError> {
         let client = requester.client;
         let (waiter, mut grant) = {
             let now = self.0.clock.now();
             let mut core = self.core();
-            let grant = core.acquire(client, now);
+            let grant = core.acquire(client, wanted, now);
             let discarded = core.take_discarded();
             if let Some(grant) = grant {
                 drop(core);
@@ -184,6 +188,8 @@ impl Pool {
             let waiter = WaiterGuard { pool: self, id };
             // Dropping them may free the permits that it waits for.
             drop((discarded, displaced));
+            // With it there may be more waiters than fit on the connections that open.
+            self.serve_waiters();
             (waiter, receiver)
         };
         let (clock, after) = (&self.0.clock, self.0.queue_timeout);
@@ -278,7 +284,8 @@ impl Pool {
 impl PoolMembership {
     /// The connection takes no more requests.
     pub(super) fn remove(&self) {
-        let removed = self.pool.core().remove(self.endpoint, self.id);
+        let now = self.pool.0.clock.now();
+        let removed = self.pool.core().remove(self.endpoint, self.id, now);
         drop(removed);
         self.pool.serve_waiters();
     }
@@ -495,7 +502,8 @@ impl Http2Lease {
 
     /// The connection takes no more requests.
     pub(super) fn remove(&self) {
-        let removed = self.pool.core().remove(self.endpoint, self.id);
+        let now = self.pool.0.clock.now();
+        let removed = self.pool.core().remove(self.endpoint, self.id, now);
         drop(removed);
         self.pool.serve_waiters();
     }

@@ -157,6 +157,11 @@ impl RetryableRequest {
         self.upload.as_ref().is_none_or(|upload| upload.content().kept.is_some())
     }
 
+    /// True if its body, if it has one, may be short enough to be kept until the response.
+    pub(super) fn is_kept(&self) -> bool {
+        self.upload.is_none() || self.size.lower() <= KEPT_BYTES_MAX as u64
+    }
+
     /// It is not sent again.
     pub(super) fn drop_kept(&self) {
         let kept = self.upload.as_ref().map(|upload| upload.content().kept.take());

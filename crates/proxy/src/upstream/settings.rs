@@ -9,6 +9,10 @@ use http::{
 
 use super::health::HealthSettings;
 
+/// Servers that advertise a hundred streams work on fewer at a time and leave the others waiting: Apache begins with six of a connection,
+/// Tomcat stops at twenty. A slow request would hold up those behind it, and more connections cost less.
+const STREAMS_MAX: usize = 6;
+
 /// `http://host:port/base` or `https://...`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OriginUrl {
@@ -158,7 +162,7 @@ impl UpstreamSettings {
             keep_alive: Duration::from_secs(50),
             max_age: Duration::from_mins(5),
             http2: false,
-            streams_max: 100,
+            streams_max: STREAMS_MAX,
             head_bytes_max: 64 << 10,
             headers_max: 100,
             ca: None,

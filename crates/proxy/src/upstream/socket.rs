@@ -8,6 +8,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use rustix::{
@@ -39,6 +40,8 @@ pub(super) struct SocketActivity {
     read_bytes: AtomicU64,
     /// In nanoseconds of the clock.
     written_at: AtomicU64,
+    /// See [`idle_max`](Self::idle_max), in nanoseconds. Zero: the peer does not say.
+    idle_max: AtomicU64,
     /// The peer takes no more bytes, and some wait for it or were lost.
     is_write_blocked: AtomicBool,
     /// The next write begins a request on a connection that was idle.
@@ -55,6 +58,19 @@ impl SocketActivity {
     /// When the peer last took bytes.
     pub(super) fn written_at(&self) -> Time {
         Time::from_nanos(self.written_at.load(Relaxed))
+    }
+
+    /// How long the connection may be idle, if the peer says so.
+    pub(super) fn idle_max(&self) -> Option<Duration> {
+        match self.idle_max.load(Relaxed) {
+            0 => None,
+            nanos => Some(Duration::from_nanos(nanos)),
+        }
+    }
+
+    pub(super) fn set_idle_max(&self, idle_max: Duration) {
+        let nanos = u64::try_from(idle_max.as_nanos()).unwrap_or(u64::MAX);
+        self.idle_max.store(nanos.max(1), Relaxed);
     }
 
     pub(super) fn is_write_blocked(&self) -> bool {

@@ -195,7 +195,9 @@ async fn only_idempotent_requests_whose_content_is_kept_are_retried() {
         (Method::PUT, b"body", true),
         (Method::DELETE, b"body", true),
         (Method::PUT, &LONG[1..], true),
-        (Method::PUT, LONG, false),
+        // It goes on a new connection.
+        (Method::PUT, LONG, true),
+        (Method::POST, LONG, true),
     ] {
         let bytes = body.len();
         let stub = closing_on_reuse().await;

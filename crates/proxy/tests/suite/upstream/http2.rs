@@ -197,11 +197,11 @@ async fn content_of_a_refused_stream_is_sent_again() {
             }
         }
     }
-    // More is not kept.
+    // More is not kept, and goes on a new connection.
     let request = Request::post("/").body(Full::new(Bytes::from(vec![b'a'; (64 << 10) + 1])));
     let error = with_timeout(upstream.send(request.expect("a request"))).await.expect_err("a reset");
     assert!(matches!(error, UpstreamError::Reset { .. }), "{error:?}");
-    assert_eq!(stub.accepted(), 1);
+    assert_eq!(stub.accepted(), 2);
 }
 
 #[tokio::test]
@@ -464,7 +464,8 @@ async fn alpn_selects_the_http_version() {
         for answer in with_timeout(join_all((0..20).map(|_| fetch(&upstream, "/a")))).await {
             assert_eq!(answer.expect("an answer"), expected, "{alpn:?} {wanted}");
         }
-        assert_eq!(stub.accepted() == 1, is_http2, "{alpn:?} {wanted}: {}", stub.accepted());
+        // Six requests at once for each connection.
+        assert_eq!(stub.accepted() <= 4, is_http2, "{alpn:?} {wanted}: {}", stub.accepted());
     }
 }
 
