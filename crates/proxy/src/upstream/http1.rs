@@ -126,7 +126,8 @@ pub(super) async fn exchange(
     let mut request = pending
         .request(url, shared.settings.host_header, Version::HTTP_11)
         .map_err(ExchangeFailure::fatal)?;
-    let is_last = pending.has_ignored_content();
+    // Gunicorn sends Django's content for a HEAD, too, after the head: it would be taken for the next response.
+    let is_last = pending.has_ignored_content() || pending.is_head();
     if is_last {
         // The origin does not read on. hyper closes the connection after the response.
         request.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -219,7 +220,7 @@ fn stated_idle_max(headers: &HeaderMap) -> Option<Duration> {
 /// True if a response without a body announces one (RFC 9110, 8.6; RFC 9112, 6.1): it may follow, and look like the next response.
 fn has_unexpected_body(answer: &Response<Incoming>) -> bool {
     let is_empty = |length: &HeaderValue| length == "0";
-    answer.status() == StatusCode::NO_CONTENT
+    matches!(answer.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED)
         && (answer.headers().contains_key(TRANSFER_ENCODING)
             || answer.headers().get(CONTENT_LENGTH).is_some_and(|length| !is_empty(length)))
 }

@@ -68,13 +68,14 @@ async fn connection_ends_after_content_that_the_method_gives_no_meaning() {
         if !is_kept {
             until(|| upstream.status().idle + upstream.status().busy == 0).await;
         }
-        // Without content each connection is kept.
+        // Without content each connection is kept, but after a HEAD.
         for _ in 0..3 {
             whole(with_timeout(upstream.send(with_content(&method, ""))).await.expect("an answer"))
                 .await
                 .expect("all");
         }
-        assert_eq!(stub.accepted(), 1 + usize::from(!is_kept), "{method}");
+        let later = if method == Method::HEAD { 3 } else { usize::from(!is_kept) };
+        assert_eq!(stub.accepted(), 1 + later, "{method}");
     }
 }
 
@@ -123,19 +124,45 @@ async fn bytes_after_a_response_answer_no_request() {
 }
 
 #[tokio::test]
-async fn connection_ends_after_a_204_that_announces_content() {
-    for (fields, connections) in [
-        ("", 1),
-        ("Content-Length: 0\r\n", 1),
-        ("Content-Length: 5\r\n", 3),
-        ("Transfer-Encoding: chunked\r\n", 3),
-    ] {
-        let stub = Stub::answering(format!("HTTP/1.1 204 No Content\r\n{fields}\r\n")).await;
-        let upstream = stub.upstream();
-        for _ in 0..3 {
-            fetch(&upstream, "/").await.expect("an answer");
+async fn connection_ends_after_a_204_or_304_that_announces_content() {
+    for status in ["204 No Content", "304 Not Modified"] {
+        for (fields, connections) in [
+            ("", 1),
+            ("Content-Length: 0\r\n", 1),
+            ("Content-Length: 5\r\n", 3),
+            ("Transfer-Encoding: chunked\r\n", 3),
+        ] {
+            let stub = Stub::answering(format!("HTTP/1.1 {status}\r\n{fields}\r\n")).await;
+            let upstream = stub.upstream();
+            for _ in 0..3 {
+                fetch(&upstream, "/").await.expect("an answer");
+            }
+            assert_eq!(stub.accepted(), connections, "{status} {fields}");
         }
-        assert_eq!(stub.accepted(), connections, "{fields}");
+    }
+}
+
+/// As Gunicorn does it: the content that an application writes for a HEAD follows its head. Here it looks like a response, and waits for
+/// the request of another user.
+#[tokio::test]
+async fn content_after_the_head_of_a_head_answers_no_request() {
+    let stub = Stub::start(|_, mut tcp| async move {
+        let mut is_late = false;
+        while let Some(head) = read_head(&mut tcp).await {
+            let answer = if is_late { EVIL.as_bytes() } else { HELLO };
+            is_late = head.starts_with("HEAD ");
+            let answer = if is_late { b"HTTP/1.1 200 OK\r\nContent-Length: 42\r\n\r\n" } else { answer };
+            if tokio::io::AsyncWriteExt::write_all(&mut tcp, answer).await.is_err() {
+                return;
+            }
+        }
+    })
+    .await;
+    let upstream = stub.upstream();
+    for _ in 0..3 {
+        let answer = with_timeout(upstream.send(with_content(&Method::HEAD, ""))).await.expect("an answer");
+        drop(answer);
+        assert_eq!(fetch(&upstream, "/").await.expect("an answer"), "hello");
     }
 }
 
