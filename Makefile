@@ -10,13 +10,15 @@ export CARGO_INCREMENTAL ?= 0
 SHUTTLE = RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/scripts/rustc-with-shuttle
 
 # Runs every test, on a machine that may never have seen the project. Tests of a server that cannot be installed are
-# skipped, and named.
+# skipped, and named. The stand's stacks mostly wait: all four at once, and not beside other tests.
 test: deps
 	$(CARGO) test --workspace --all-features --locked -- --skip stand_ $$(scripts/skip-missing)
+	$(CARGO) test --workspace --all-features --locked --test stand -- stand_ordinary --test-threads 4 $$(scripts/skip-missing stand 2>/dev/null)
 	$(SHUTTLE) $(CARGO) test --package stockade-cache --lib --locked
 
 # Drives two users through Stockade, nginx and Varnish in front of nine stock servers and frameworks, and writes
-# docs/results/stand. Twenty minutes, and not a part of `make test` as long as rows fall short. `make stand NAME=rails`: one of them. What cannot be installed is skipped, and named.
+# docs/results/stand. Ten minutes; four of them are a part of `make test`. `make stand NAME=rails`: one of them. What cannot be
+# installed is skipped, and named.
 STAND = $(CARGO) test --workspace --all-features --locked --test stand --
 stand:
 	@scripts/install-missing stand
@@ -86,3 +88,4 @@ deps:
 	@scripts/install-missing
 	@scripts/build-mongodb || echo "MongoDB cannot be built: its tests are skipped" >&2
 	@scripts/install-couchdb || echo "CouchDB cannot be installed: its tests are skipped" >&2
+	@scripts/install-stacks

@@ -12,7 +12,12 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Uri, Version, header::HOST, request::Parts, uri::Authority};
+use http::{
+    HeaderValue, Method, Request, Uri, Version,
+    header::{CONTENT_LENGTH, HOST},
+    request::Parts,
+    uri::Authority,
+};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
 use stockade_model::time::{Runtime, Time};
@@ -124,6 +129,11 @@ impl RetryableRequest {
             *request.uri_mut() = uri.map_err(|error| unsendable(&error.to_string()))?;
         } else {
             request.headers_mut().insert(HOST, host);
+            // Some servers wait for content, or answer 411 (RFC 9110, 8.6).
+            let anticipates_content = matches!(*method, Method::POST | Method::PUT | Method::PATCH);
+            if self.upload.is_none() && anticipates_content {
+                request.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(0));
+            }
             *request.uri_mut() = target.into();
         }
         Ok(request)

@@ -27,7 +27,8 @@ fn start() -> Result<StackServer, ServiceError> {
     let folder = server.folder().to_owned();
     write_static_files(&folder.join("static"))?;
     let database = start_database(&folder)?;
-    run(Command::new("/usr/bin/php").arg(folder.join("install.php")))?;
+    // Without its database WordPress tries again for hours.
+    run(Command::new("timeout").args(["60", "/usr/bin/php"]).arg(folder.join("install.php")))?;
     let php = start_php(&folder)?;
     let mut command: Vec<OsString> = vec![NGINX.into(), "-p".into(), folder.clone().into(), "-c".into()];
     command.extend([folder.join("nginx.conf").into(), "-e".into(), "stderr".into()]);
@@ -40,6 +41,10 @@ fn start() -> Result<StackServer, ServiceError> {
 fn start_database(folder: &Path) -> Result<RunningServer, ServiceError> {
     let mut server = RunningServer::new("mariadb")?;
     let (data, socket) = (folder.join("mysql"), folder.join("mysql.sock"));
+    // A server that starts removes what looks like a temporary table, and with a common folder those of other servers.
+    let temporary = folder.join("temporary");
+    fs::create_dir(&temporary)?;
+    let temporary = format!("--tmpdir={}", temporary.display());
     // A server that root starts stays root.
     let mut install = Command::new("mariadb-install-db");
     install.args([
@@ -48,12 +53,13 @@ fn start_database(folder: &Path) -> Result<RunningServer, ServiceError> {
         "--skip-test-db",
         "--auth-root-authentication-method=normal",
     ]);
-    run(install.arg(format!("--datadir={}", data.display())))?;
+    run(install.arg(format!("--datadir={}", data.display())).arg(&temporary))?;
     let command = [
         MARIADB.to_owned(),
         "--no-defaults".to_owned(),
         "--user=root".to_owned(),
         "--skip-networking".to_owned(),
+        temporary,
         format!("--datadir={}", data.display()),
         format!("--socket={}", socket.display()),
         format!("--init-file={}", folder.join("database.sql").display()),

@@ -26,7 +26,8 @@ row.
 
 A cell has the requests that the stack's access log shows (loads), how many of them it answered with 304, and in bold what users got wrong:
 **foreign** is what belongs to another user, **failed** is an error, a wrong body, or none. In slow rows it has the time of the slowest
-answer. Loads of rows with a mark are not comparable, for the reason below. `-` stands for a row that the stack cannot have: it does not speak
+answer. A POST that crosses the close of its connection by the origin may not be sent again: two of a row, and one request in fifty of row
+reload, are shown as failed and are no finding. Loads of rows with a mark are not comparable, for the reason below. `-` stands for a row that the stack cannot have: it does not speak
 HTTP/2, or does not reload without a pause.
 ";
 
