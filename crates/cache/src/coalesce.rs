@@ -14,9 +14,9 @@
 //! caller. An elected caller that is never polled must not hold the key. A load survives one lost leader. A second
 //! loss ends it: a load that kills its tasks must not be handed on for ever.
 //!
-//! A load may be hedged: after `hedge_after` a waiter leads beside the leader that is still at work, and another one
-//! after each further `hedge_after`. The first result completes the load. A leader without one
-//! [withdraws](Leader::withdraw): the result of the load is then that of the last one at work.
+//! A load may be hedged: if it takes longer than `hedge_after`, one waiter becomes a further leader, and another one after each further
+//! `hedge_after`. The first value completes the load. A leader that [fails](Leader::fail) leaves it to the others; the error of the last one
+//! completes it.
 //!
 //! A waiter may have a deadline. One [`WaitTimer`] per load wakes the waiters whose deadline has passed: ten
 //! thousand waiters need one timer, and a load without waiters needs none.
@@ -47,6 +47,8 @@ use crate::{locks::Lock, sharded::Sharded};
 const TABLES: usize = 16;
 /// Leaders that a load may lose before it ends.
 const LEADERS_LOST_MAX: u32 = 2;
+/// Leaders at the same time, hedges included.
+const LEADERS_MAX: u32 = 4;
 
 /// Loads in flight, one per key, with results of type `T`.
 #[derive(Debug)]
@@ -269,10 +271,10 @@ impl<K: Hash + Eq, T> InFlightLoad<K, T> {
     }
 }
 
-/// The caller that loads. Dropping it before it [completes](Self::complete) hands the load to a waiter.
+/// The caller that loads. Dropping it before it [completes](Self::complete) hands the load to its other leaders, or else to a waiter.
 #[derive(Debug)]
 pub struct Leader<K: Hash + Eq, T> {
-    /// `None` after `complete`.
+    /// `None` after `complete` or `fail`.
     load: Option<Arc<InFlightLoad<K, T>>>,
     ordinal: u32,
 }
@@ -315,13 +317,14 @@ impl<K: Hash + Eq, T: Clone> Leader<K, T> {
         guard
     }
 
-    /// Leaves the load to the other leaders at work. If there is none, `answer` completes it. After that no further
-    /// waiter leads beside another.
-    pub fn withdraw(mut self, answer: T) {
-        if self.load().core.lock().withdraw() {
-            self.load = None;
-        } else {
-            drop(self.complete(answer));
+    /// Leaves the load to its other leaders. If there is none, `error` completes it. After that no further waiter hedges it.
+    pub fn fail(mut self, error: T) {
+        let load = self.load().clone();
+        self.load = None;
+        let wakers = load.core.lock().fail(error, self.ordinal);
+        if let Some(wakers) = wakers {
+            wakers.into_iter().for_each(Waker::wake);
+            load.free_key();
         }
     }
 
@@ -453,7 +456,7 @@ struct LoadState<T> {
     queue: WaitQueue,
     /// Leaders that the load has had, lost ones too.
     leaders: u32,
-    leaders_at_work: u32,
+    leaders_active: u32,
     leaders_lost: u32,
     hedges: Option<Hedges>,
     /// The time at which the timer looks next.
@@ -492,7 +495,7 @@ enum Registration<T> {
         position: u64,
         needs_timer: bool,
     },
-    /// The load was vacant, and the caller leads it with this ordinal.
+    /// The caller leads, with this ordinal: the load was vacant, or a hedge is due.
     Lead(u32),
     /// Not queued: the deadline has passed.
     DeadlinePassed,
@@ -502,7 +505,7 @@ enum Registration<T> {
 enum Election {
     Elected(Option<Waker>),
     Ended(Vec<Waker>),
-    /// Another caller has taken over.
+    /// Another caller leads, or the load is completed.
     None,
 }
 
@@ -513,7 +516,7 @@ impl<T> LoadState<T> {
             phase: LoadPhase::Led,
             queue: WaitQueue::default(),
             leaders: 1,
-            leaders_at_work: 1,
+            leaders_active: 1,
             leaders_lost: 0,
             hedges,
             timed_until: None,
@@ -524,7 +527,7 @@ impl<T> LoadState<T> {
     fn add_leader(&mut self) -> u32 {
         self.phase = LoadPhase::Led;
         self.leaders += 1;
-        self.leaders_at_work += 1;
+        self.leaders_active += 1;
         self.leaders - 1
     }
 
@@ -537,23 +540,23 @@ impl<T> LoadState<T> {
         Some(self.queue.drain())
     }
 
-    /// One leader ends without a result. Returns false if it is the last one at work.
-    fn withdraw(&mut self) -> bool {
-        if self.leaders_at_work == 1 || matches!(self.phase, LoadPhase::Completed(..)) {
-            return false;
+    /// One leader ends without a value. Returns the wakers of all waiters if it was the last one.
+    fn fail(&mut self, error: T, ordinal: u32) -> Option<Vec<Waker>> {
+        if self.leaders_active == 1 {
+            return self.complete(error, ordinal);
         }
-        self.leaders_at_work -= 1;
+        self.leaders_active -= 1;
         self.hedges = None;
         if matches!(self.phase, LoadPhase::Vacant { .. }) {
             self.phase = LoadPhase::Led;
         }
-        true
+        None
     }
 
     fn lose_leader(&mut self, lost_result: fn() -> T) -> Election {
-        self.leaders_at_work -= 1;
+        self.leaders_active -= 1;
         self.leaders_lost += 1;
-        if self.leaders_at_work > 0 || matches!(self.phase, LoadPhase::Completed(..)) {
+        if self.leaders_active > 0 || matches!(self.phase, LoadPhase::Completed(..)) {
             Election::None
         } else if self.leaders_lost < LEADERS_LOST_MAX {
             self.elect(lost_result)
@@ -581,7 +584,7 @@ impl<T> LoadState<T> {
                 self.phase = LoadPhase::Vacant { elected: Some(elected) };
                 Election::Elected(waker)
             }
-            None if self.leaders_at_work > 0 => {
+            None if self.leaders_active > 0 => {
                 self.phase = LoadPhase::Led;
                 Election::None
             }
@@ -593,11 +596,15 @@ impl<T> LoadState<T> {
     fn expire(&mut self, now: Time) -> (Vec<Waker>, Option<Time>) {
         let (mut wakers, mut next) = self.queue.expire(now);
         if let Some(hedges) = &mut self.hedges
-            && let Some((elected, position)) = self.queue.find_first(QueuedWaiter::may_lead)
+            && self.queue.find_first(QueuedWaiter::may_hedge).is_some()
         {
             if hedges.next <= now {
                 hedges.next = now + hedges.every;
-                if matches!(self.phase, LoadPhase::Led) {
+                // One that was elected before and has not been polled since has no waker.
+                let is_next = |position: &QueuedWaiter| position.may_hedge() && position.waker.is_some();
+                if self.leaders_active < LEADERS_MAX
+                    && let Some((elected, position)) = self.queue.find_first(is_next)
+                {
                     wakers.extend(position.waker.take());
                     self.phase = LoadPhase::Vacant { elected: Some(elected) };
                 }
@@ -630,6 +637,7 @@ impl<T: Clone> LoadState<T> {
     fn register_until(&mut self, now: Time, deadline: Time) -> Registration<T> {
         if let (LoadPhase::Led, Some(hedges)) = (&self.phase, &mut self.hedges)
             && hedges.next <= now
+            && self.leaders_active < LEADERS_MAX
         {
             hedges.next = now + hedges.every;
             return Registration::Lead(self.add_leader());
@@ -668,14 +676,23 @@ impl<T: Clone> LoadState<T> {
         else {
             return PollOutcome::Pending;
         };
-        if position.can_lead && matches!(self.phase, LoadPhase::Vacant { .. }) {
+        let (can_lead, is_timed_out) = (position.can_lead, position.is_timed_out);
+        if is_timed_out && (self.leaders_active > 0 || !can_lead) {
+            self.queue.remove(number);
+            if matches!(self.phase, LoadPhase::Vacant { elected: Some(elected) } if elected == number) {
+                self.phase = LoadPhase::Led;
+            }
+            return PollOutcome::TimedOut;
+        }
+        if can_lead && matches!(self.phase, LoadPhase::Vacant { .. }) {
             self.queue.remove(number);
             return PollOutcome::Lead(self.add_leader());
         }
-        if position.is_timed_out {
+        if is_timed_out {
             self.queue.remove(number);
             return PollOutcome::TimedOut;
         }
+        let Some(position) = self.queue.get_mut(number) else { return PollOutcome::Pending };
         match &mut position.waker {
             Some(known) => known.clone_from(waker),
             unknown => *unknown = Some(waker.clone()),

@@ -74,6 +74,9 @@ pub enum Error {
     /// The load of a [batch](crate::BatchLoader) returned neither a value nor an error for this key.
     #[error("the batch was loaded, and had nothing for this key")]
     NotInBatch,
+    /// The load had hedges, and the value that came first was invalidated before the request started. Another request loads anew.
+    #[error("the value was invalidated while it was loaded")]
+    Invalidated,
     /// The load's task panicked or was aborted, and there was no leader left to replace it.
     #[error("the load was lost: its task panicked or was aborted")]
     LeaderLost,

@@ -39,7 +39,7 @@ use http::{Request, Response};
 use rustls::ClientConfig;
 use stockade_model::time::{Runtime, Time, before};
 
-use self::core::{EndpointSnapshot, PoolLimits, Wanted};
+use self::core::{EndpointSnapshot, PoolLimits, Reuse};
 pub use body::UpstreamBody;
 use clock::UpstreamClock;
 use connect::OriginConnector;
@@ -173,8 +173,8 @@ impl Upstream {
     {
         let shared = &*self.shared;
         let pending = RetryableRequest::new(request, &shared.clock)?;
-        let wanted = if pending.is_kept() { Wanted::Any } else { Wanted::New };
-        let mut checkout = shared.pool.checkout(requester, wanted).await?;
+        let reuse = if pending.fits_kept() { Reuse::Allowed } else { Reuse::Avoided };
+        let mut checkout = shared.pool.checkout(requester, reuse).await?;
         for resends in 0.. {
             let ready = match checkout {
                 Checkout::Ready(ready) => ready,
@@ -201,7 +201,7 @@ impl Upstream {
                     Checkout::Connect(connecting)
                 }
                 Err(ExchangeFailure { retry: Some(Retry::Checkout), .. }) if resends < RESENDS_MAX => {
-                    shared.pool.checkout(requester, wanted).await?
+                    shared.pool.checkout(requester, reuse).await?
                 }
                 Err(ExchangeFailure { error, .. }) => {
                     if error.is_origin_fault() {

@@ -210,7 +210,7 @@ fn hedge_and_leader_end_one_load() {
             })
         };
         let electing = thread::spawn(move || drop(timer.expire(Time::from_nanos(1))));
-        let failing = thread::spawn(move || leader.withdraw(Err("failed")));
+        let failing = thread::spawn(move || leader.fail(Err("failed")));
         let late = ask(&scenario, 1);
         let waited = waiting.join().unwrap();
         assert!(matches!(waited, Ok(7) | Err("failed")), "{waited:?}");

@@ -56,7 +56,7 @@ enum Op {
     Expire,
     Watch,
     Complete(bool),
-    Withdraw(usize),
+    Fail(usize),
     LoseLeader,
     PollReady(usize),
     PollAny(usize),
@@ -69,7 +69,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         1 => Just(Op::Expire),
         1 => Just(Op::Watch),
         1 => any::<bool>().prop_map(Op::Complete),
-        1 => any::<usize>().prop_map(Op::Withdraw),
+        1 => any::<usize>().prop_map(Op::Fail),
         2 => Just(Op::LoseLeader),
         4 => any::<usize>().prop_map(Op::PollReady),
         1 => any::<usize>().prop_map(Op::PollAny),
@@ -118,8 +118,8 @@ proptest! {
                     drop(leader.complete(stored.ok_or("failed")));
                     prop_assert!(hedge_after.is_some() || coalescer.in_flight_count() == 0);
                 },
-                Op::Withdraw(which) => if !leaders.is_empty() {
-                    leaders.swap_remove(which % leaders.len()).withdraw(Err("failed"));
+                Op::Fail(which) => if !leaders.is_empty() {
+                    leaders.swap_remove(which % leaders.len()).fail(Err("failed"));
                     prop_assert!(hedge_after.is_some() || coalescer.in_flight_count() == 0);
                 },
                 Op::LoseLeader => drop(leaders.pop()),
@@ -394,7 +394,7 @@ fn hedge_of(caller: &mut Caller) -> Leader<u8, Answer> {
 }
 
 #[test]
-fn one_waiter_leads_beside_a_slow_leader_each_interval() {
+fn one_waiter_hedges_each_interval() {
     let Hedged { coalescer, leader, mut first, timer } = Hedged::start();
     let mut waiting: Vec<_> = (0..3).map(|_| Hedged::join(&coalescer).0).collect();
     assert_eq!(timer.expire(Time::from_nanos(9)), Some(Time::from_nanos(10)));
@@ -405,7 +405,7 @@ fn one_waiter_leads_beside_a_slow_leader_each_interval() {
     assert!(waiting.iter().all(|caller| !caller.is_ready()));
     assert_eq!(timer.expire(Time::from_nanos(20)), Some(Time::from_nanos(30)));
     let second = hedge_of(&mut waiting[0]);
-    // The first result is everybody's; later ones change nothing.
+    // The first result answers all waiters; later ones change nothing.
     drop(hedge.complete(Ok(2)));
     assert_eq!(coalescer.in_flight_count(), 0);
     drop((leader.complete(Ok(1)), second.complete(Err("failed"))));
@@ -422,7 +422,7 @@ fn error_of_one_leader_leaves_the_load_to_the_other() {
         timer.expire(Time::from_nanos(10));
         let hedge = hedge_of(&mut first);
         let (fails, answers) = if hedge_fails { (hedge, leader) } else { (leader, hedge) };
-        fails.withdraw(Err("failed"));
+        fails.fail(Err("failed"));
         assert!(waiting.poll().is_pending());
         assert_eq!(timer.expire(Time::from_nanos(20)), Some(FAR), "after an error there are no more hedges");
         let by = answers.ordinal();
@@ -439,9 +439,9 @@ fn load_fails_with_the_error_of_its_last_leader() {
     timer.expire(Time::from_nanos(10));
     let hedge = hedge_of(&mut first);
     let mut watch = Caller::new(leader.watch(None).0);
-    leader.withdraw(Err("first"));
+    leader.fail(Err("first"));
     assert!(watch.poll().is_pending());
-    hedge.withdraw(Err("last"));
+    hedge.fail(Err("last"));
     assert!(matches!(watch.poll(), Poll::Ready(WaitOutcome::Completed(Err("last"), 1))));
     assert_eq!(coalescer.in_flight_count(), 0);
 }

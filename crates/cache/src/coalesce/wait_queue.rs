@@ -26,8 +26,8 @@ pub(crate) struct QueuedWaiter {
 }
 
 impl QueuedWaiter {
-    /// True if it may lead beside a leader at work: it has a loader, and its time has not passed.
-    pub(crate) fn may_lead(&self) -> bool {
+    /// True if it may lead beside another leader: it has a loader, and its deadline has not passed.
+    pub(crate) fn may_hedge(&self) -> bool {
         self.can_lead && !self.is_timed_out
     }
 }

@@ -25,6 +25,9 @@ use crate::{
     tier::Lease,
 };
 
+/// A source that has come back and does not answer in this time has no turn for more.
+const RAMP_WAIT_MAX: Duration = Duration::from_secs(5);
+
 /// How a load completes: through its leader, or not at all because waiters already have an answer.
 enum Completion<K: Hash + Eq, V> {
     Pending(Leader<K, LoadResult<V>>),
@@ -49,7 +52,7 @@ impl<K: Hash + Eq, V: Clone> Completion<K, V> {
     /// Waiters receive the error, unless another load of the key is in flight.
     fn fail(self, error: Error) {
         if let Self::Pending(leader) = self {
-            leader.withdraw(Err(error));
+            leader.fail(Err(error));
         }
     }
 }
@@ -109,7 +112,7 @@ where
         let turn = match self.ask_breaker(leader.key(), load.client()) {
             Ok(turn) => turn,
             Err(refused) => {
-                leader.withdraw(Err(refused));
+                leader.fail(Err(refused));
                 return false;
             }
         };
@@ -136,7 +139,7 @@ where
         }
     }
 
-    /// Asks the breaker, and waits for a turn on its ramp, for `wait_timeout` at most. `None`: there is no breaker.
+    /// Asks the breaker, and waits for a turn on its ramp, for `wait_timeout` or [`RAMP_WAIT_MAX`] at most. `None`: there is no breaker.
     pub(crate) async fn breaker_permit(
         &self,
         key: &K,
@@ -147,7 +150,7 @@ where
         }
         let Some(breakers) = &self.breakers else { return Ok(None) };
         let (breaker, identity) = (breakers.for_key(key), breakers.identity(key, client));
-        let patience = self.runtime.now() + self.wait_timeout();
+        let patience = self.runtime.now() + self.wait_timeout().min(RAMP_WAIT_MAX);
         let permit = breaker.wait_for_turn(identity, &self.runtime, patience, self.strategy.load.queue).await;
         permit.map(Some).ok_or_else(|| self.refuse_load())
     }

@@ -307,7 +307,6 @@ where
         (request.led_ordinal, request.is_soft_deadline) = (Some(leader.ordinal()), soft.is_some());
         let (watch, timer) = leader.watch(soft);
         self.run_wait_timer(timer);
-        // A request that led before and joins again started before its successor's load, whose value it accepts.
         let load = load.take().expect("a caller leads once");
         self.start_load(leader, request.seen_version, request.mode, load);
         ControlFlow::Continue(watch)
@@ -324,6 +323,12 @@ where
         match outcome {
             WaitOutcome::Completed(result, by) if request.led_ordinal == Some(by) => {
                 self.finish(key, request, Outcome::Miss, result)
+            }
+            // Its own load, a hedge, has been overtaken.
+            WaitOutcome::Completed(Ok(loaded), _)
+                if load.is_none() && !self.can_serve(key, &loaded, request) =>
+            {
+                self.finish(key, request, Outcome::Error, Err(Error::Invalidated))
             }
             // The request joined while the value waited for the writer, and the value had expired or been
             // invalidated before the request started.

@@ -405,8 +405,9 @@ fn route(
     let negative_ttl = table.negative_ttl.map(|ttl| ttl.0.0);
     let mut strategy = Strategy { negative_ttl, ..stated.strategy.clone() };
     if let (Some(breaker), false) = (&mut strategy.breaker, stated.states(StatedKey::Breaker)) {
-        // A client that waits for a moment has its page when the origin is back, in place of an error.
-        (breaker.open_for, breaker.wait) = (PROBES_EVERY, PROBES_EVERY);
+        // A request that waits for a moment gets its page when the origin is back, in place of an error: also if it came before the
+        // last probes that failed.
+        (breaker.open_for, breaker.wait) = (PROBES_EVERY, 2 * PROBES_EVERY);
     }
     if let OriginKind::Http(http) = &origins[origin].kind {
         stated.adapt_to(&http.timeouts, &mut strategy);

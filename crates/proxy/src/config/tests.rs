@@ -38,7 +38,7 @@ fn patient(preset: &str) -> Strategy {
     strategy.load.hedge_after = Some(Duration::from_secs(15));
     strategy.fetch = Fetch::Coalesce { wait_timeout: Duration::from_secs(37) };
     if let Some(breaker) = &mut strategy.breaker {
-        (breaker.open_for, breaker.wait) = (Duration::from_secs(1), Duration::from_secs(1));
+        (breaker.open_for, breaker.wait) = (Duration::from_secs(1), Duration::from_secs(2));
     }
     strategy
 }
@@ -58,7 +58,7 @@ fn deadline_of_a_load_is_the_files_or_that_of_the_origin() {
 }
 
 #[test]
-fn waits_are_the_files_or_those_of_the_origin() {
+fn waits_come_from_the_file_or_the_origins_timeouts() {
     for (cache, wait_s, hedge_s) in [
         ("", 37, Some(15)),
         ("timeouts = { head = \"60s\" }", 67, Some(30)),

@@ -168,9 +168,9 @@ async fn look_up_or_load(context: &Arc<RequestContext>, runtime: &LocalRuntime) 
         let answer = match answer {
             Ok(answer) => answer,
             // A purge or an eviction removed the stale response during the wait, so that this request has to wait for a load.
-            Err(Error::SoftTimeout { .. }) => continue,
-            // The leader has had its time, as the file states it: the request asks, as after nginx's `lock_timeout`. After as
-            // long as its own load might have taken it is told that there is no answer.
+            Err(Error::SoftTimeout { .. } | Error::Invalidated) => continue,
+            // If `wait_timeout` is shorter than `load.deadline`, the request sends its own load, as nginx does after
+            // `proxy_cache_lock_timeout`. Otherwise there is no answer: 504.
             Err(Error::WaitTimeout { after })
                 if after < context.route.config.strategy.load.deadline && !context.has_loaded() =>
             {

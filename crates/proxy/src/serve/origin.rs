@@ -250,7 +250,8 @@ impl HttpBackend {
     fn new(settings: UpstreamSettings, until_head: Duration) -> Result<Self, UpstreamSettingsError> {
         let streams = if settings.http2 { settings.streams_max } else { 1 };
         let responses_max = settings.connections_max.saturating_mul(streams);
-        let uploads = UploadShare::new(responses_max, settings.waiting_max, settings.queue_timeout);
+        let UpstreamSettings { connections_max, waiting_max, queue_timeout, .. } = settings;
+        let uploads = UploadShare::new(connections_max, responses_max, waiting_max, queue_timeout);
         let upstream = Upstream::new(settings)?;
         Ok(Self { upstream, uploads, unread: Arc::default(), responses_max, until_head })
     }

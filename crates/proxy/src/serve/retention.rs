@@ -70,7 +70,9 @@ impl RetentionRules<'_> {
         let mut lifespan = Lifespan { ttl, ..Lifespan::NONE };
         if !is_not_found(head.status) {
             let strategy = &self.route.strategy;
-            let is_extended = had_lifetime && freshness.may_be_stale && !freshness.must_validate;
+            // An old error is worse than a new request.
+            let is_error = head.status.is_client_error() || head.status.is_server_error();
+            let is_extended = had_lifetime && freshness.may_be_stale && !freshness.must_validate && !is_error;
             let extension = |period: Duration| if is_extended { period } else { Duration::ZERO };
             lifespan.swr = freshness.swr.unwrap_or(extension(strategy.swr));
             lifespan.sie = freshness.sie.unwrap_or(extension(strategy.sie));
@@ -234,6 +236,18 @@ mod tests {
         let late = retention(&route, 200, COOKIE, &[("cache-control", "max-age=10"), ("age", "70")]).unwrap();
         assert_eq!((late.lifespan.ttl, late.is_shared), (Duration::ZERO, true));
         assert_eq!(late.lifespan.swr, left(3_540));
+    }
+
+    #[test]
+    fn errors_are_not_served_stale_without_the_origins_own_period() {
+        let route = route("");
+        for status in [403, 404, 429, 500, 503] {
+            let kept = retention(&route, status, &[], &[("cache-control", "max-age=5")]).unwrap();
+            let expected = Lifespan { ttl: left(5), ..Lifespan::NONE };
+            assert_eq!((kept.lifespan, kept.is_shared), (expected, true), "{status}");
+        }
+        let own = [("cache-control", "max-age=5, stale-while-revalidate=60")];
+        assert_eq!(retention(&route, 503, &[], &own).unwrap().lifespan.swr, Duration::from_mins(1));
     }
 
     /// Of a period, after the response has taken 700 ms.

@@ -31,7 +31,7 @@ type BoxError = Box<dyn Error + Send + Sync>;
 /// A body that is not longer is read whole first.
 const BUFFERED_BYTES_MAX: usize = 64 << 10;
 
-/// The same for a body of unknown length, which origins often cannot read: WSGI takes it for an empty one. As in nginx.
+/// The same for a body of unknown length: WSGI applications read it as empty. 1 MiB is the default of nginx's `client_max_body_size`.
 const BUFFERED_BYTES_MAX_OF_UNKNOWN_LENGTH: usize = 1 << 20;
 
 /// A request body, of which the beginning has been read.
@@ -41,26 +41,26 @@ pub struct Upload<B> {
     /// `None`: all has been read.
     rest: Option<B>,
     _permit: Option<UploadPermit>,
-    _long_start: LongStart,
+    lease: BlockLease,
 }
 
-/// What uploads may take of an origin at the same time, which clients share: half of its connections, and for starts that are longer
-/// than [`BUFFERED_BYTES_MAX`] as much memory again for each connection.
+/// What uploads may take of an origin at the same time, which clients share: half of its connections, and a block of
+/// [`BUFFERED_BYTES_MAX`] for each connection.
 pub struct UploadShare {
     slots: Arc<Lock<UploadSlots>>,
-    long_starts: Arc<Lock<LongStarts>>,
+    blocks_budget: Arc<Lock<BlockBudget>>,
     queue_timeout: Duration,
 }
 
 /// Buffered blocks of [`BUFFERED_BYTES_MAX`] beyond the first of each upload.
-struct LongStarts {
+struct BlockBudget {
     max: usize,
     taken: ClientCounts,
 }
 
 /// Blocks of one upload, until it is dropped.
-struct LongStart {
-    of: Arc<Lock<LongStarts>>,
+struct BlockLease {
+    of: Arc<Lock<BlockBudget>>,
     client: Client,
     blocks: usize,
 }
@@ -107,7 +107,7 @@ impl UploadSlots {
     }
 }
 
-impl LongStart {
+impl BlockLease {
     /// Takes another block, if the client may have one.
     fn try_grow(&mut self) -> bool {
         let mut all = self.of.lock();
@@ -121,10 +121,20 @@ impl LongStart {
     }
 }
 
-impl Drop for LongStart {
+impl BlockLease {
+    /// Gives blocks beyond these back.
+    fn shrink_to(&mut self, blocks: usize) {
+        if self.blocks > blocks {
+            let mut all = self.of.lock();
+            (blocks..self.blocks).for_each(|_| all.taken.remove(self.client));
+            self.blocks = blocks;
+        }
+    }
+}
+
+impl Drop for BlockLease {
     fn drop(&mut self) {
-        let mut all = self.of.lock();
-        (0..self.blocks).for_each(|_| all.taken.remove(self.client));
+        self.shrink_to(0);
     }
 }
 
@@ -151,17 +161,23 @@ impl Drop for UploadWaiter<'_> {
 
 impl UploadShare {
     #[must_use]
-    pub fn new(connections_max: usize, waiting_max: usize, queue_timeout: Duration) -> Self {
+    /// `responses_max`: as many uploads are half of all requests that the origin takes at once.
+    pub fn new(
+        connections_max: usize,
+        responses_max: usize,
+        waiting_max: usize,
+        queue_timeout: Duration,
+    ) -> Self {
         let slots = UploadSlots {
-            max: connections_max.div_ceil(2),
+            max: responses_max.div_ceil(2),
             taken: ClientCounts::default(),
             queue: FairQueue::new(waiting_max),
             last_id: 0,
         };
-        let long_starts = LongStarts { max: connections_max, taken: ClientCounts::default() };
+        let blocks_budget = BlockBudget { max: connections_max, taken: ClientCounts::default() };
         Self {
             slots: Arc::new(Lock::new(slots)),
-            long_starts: Arc::new(Lock::new(long_starts)),
+            blocks_budget: Arc::new(Lock::new(blocks_budget)),
             queue_timeout,
         }
     }
@@ -200,15 +216,15 @@ impl UploadShare {
 impl<B: RequestBody> Upload<B> {
     /// Reads the beginning of `body`; if that is not all, waits for a connection of the share.
     pub async fn begin(mut body: B, share: &UploadShare, client: Client) -> Result<Self, UpstreamError> {
-        let long_start = LongStart { of: Arc::clone(&share.long_starts), client, blocks: 0 };
+        let lease = BlockLease { of: Arc::clone(&share.blocks_budget), client, blocks: 0 };
         if body.is_end_stream() {
-            return Ok(Self { read: VecDeque::new(), rest: None, _permit: None, _long_start: long_start });
+            return Ok(Self { read: VecDeque::new(), rest: None, _permit: None, lease });
         }
-        let mut start = StartBuffer::new(&body.size_hint(), long_start);
+        let mut start = BodyStart::new(&body.size_hint(), lease);
         let more = loop {
             let Some(frame) = body.frame().await else {
-                let (read, long_start) = start.into_blocks();
-                return Ok(Self { read, rest: None, _permit: None, _long_start: long_start });
+                let (read, lease) = start.into_blocks();
+                return Ok(Self { read, rest: None, _permit: None, lease });
             };
             let frame =
                 frame.map_err(|error| UpstreamError::RequestBody { error: Arc::from(error.into()) })?;
@@ -219,30 +235,30 @@ impl<B: RequestBody> Upload<B> {
             }
         };
         let permit = share.take(client).await?;
-        let (mut read, long_start) = start.into_blocks();
+        let (mut read, lease) = start.into_blocks();
         read.push_back(more);
-        Ok(Self { read, rest: Some(body), _permit: Some(permit), _long_start: long_start })
+        Ok(Self { read, rest: Some(body), _permit: Some(permit), lease })
     }
 }
 
 /// The beginning of a body, in blocks: however small its parts are, it takes no more than its length and a block.
-struct StartBuffer {
+struct BodyStart {
     whole: VecDeque<Bytes>,
     last: BytesMut,
     bytes: usize,
     bytes_max: usize,
-    long: LongStart,
+    lease: BlockLease,
 }
 
-impl StartBuffer {
-    fn new(length: &SizeHint, long: LongStart) -> Self {
+impl BodyStart {
+    fn new(length: &SizeHint, lease: BlockLease) -> Self {
         let announced = usize::try_from(length.lower()).unwrap_or(usize::MAX);
         let last = BytesMut::with_capacity(announced.min(BUFFERED_BYTES_MAX));
         let bytes_max = match length.exact() {
             Some(_) => BUFFERED_BYTES_MAX,
             None => BUFFERED_BYTES_MAX_OF_UNKNOWN_LENGTH,
         };
-        Self { whole: VecDeque::new(), last, bytes: 0, bytes_max, long }
+        Self { whole: VecDeque::new(), last, bytes: 0, bytes_max, lease }
     }
 
     /// Error: there is no room for these bytes, the next of the body.
@@ -251,22 +267,23 @@ impl StartBuffer {
             return Err(data);
         }
         while self.last.len() + data.len() > BUFFERED_BYTES_MAX {
-            if !self.long.try_grow() {
+            if !self.lease.try_grow() {
                 return Err(data);
             }
             let part = data.split_to(BUFFERED_BYTES_MAX - self.last.len());
             self.bytes += part.len();
             self.last.extend_from_slice(&part);
-            self.whole.push_back(std::mem::take(&mut self.last).freeze());
+            let next = BytesMut::with_capacity(BUFFERED_BYTES_MAX);
+            self.whole.push_back(std::mem::replace(&mut self.last, next).freeze());
         }
         self.bytes += data.len();
         self.last.extend_from_slice(&data);
         Ok(())
     }
 
-    fn into_blocks(mut self) -> (VecDeque<Bytes>, LongStart) {
+    fn into_blocks(mut self) -> (VecDeque<Bytes>, BlockLease) {
         self.whole.push_back(self.last.freeze());
-        (self.whole, self.long)
+        (self.whole, self.lease)
     }
 }
 
@@ -280,6 +297,7 @@ impl<B: RequestBody> Body for Upload<B> {
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = self.get_mut();
         while let Some(read) = this.read.pop_front() {
+            this.lease.shrink_to(this.read.len());
             if !read.is_empty() {
                 return Poll::Ready(Some(Ok(Frame::data(read))));
             }
@@ -317,7 +335,7 @@ mod tests {
     }
 
     fn share(connections: usize) -> UploadShare {
-        UploadShare::new(connections, 0, Duration::ZERO)
+        UploadShare::new(connections, connections, 0, Duration::ZERO)
     }
 
     /// Of unknown length, in parts of this size.
@@ -350,21 +368,21 @@ mod tests {
                 assert!(read(upload).await == content(bytes), "{bytes} in parts of {part}");
             }
         }
-        assert_eq!(share.long_starts.lock().taken.total(), 0);
+        assert_eq!(share.blocks_budget.lock().taken.total(), 0);
         let body = Full::new(Bytes::from(content(BUFFERED_BYTES_MAX + 1)));
         let upload = Upload::begin(body, &share, A).await.expect("a beginning");
         assert!(upload.rest.is_some(), "one of known length need not be read");
     }
 
     #[tokio::test]
-    async fn long_starts_have_a_bound_that_clients_share() {
+    async fn buffered_blocks_have_a_bound_that_clients_share() {
         let share = share(64);
         let mut uploads = Vec::new();
         for _ in 0..8 {
             uploads.push(begin(1 << 20, 1 << 16, &share, A).await);
         }
         // Three quarters: three whole ones, and a part of the fourth.
-        assert_eq!(share.long_starts.lock().taken.count(A), 48);
+        assert_eq!(share.blocks_budget.lock().taken.count(A), 48);
         assert_eq!(uploads.iter().filter(|upload| upload.size_hint().exact().is_some()).count(), 3);
         let of_b = begin(10 * BUFFERED_BYTES_MAX, 1 << 16, &share, B).await;
         assert!(of_b.size_hint().exact().is_some(), "there is room for another client");
@@ -372,7 +390,7 @@ mod tests {
         for upload in uploads {
             assert!(read(upload).await == content(1 << 20), "those without room are whole, too");
         }
-        assert_eq!(share.long_starts.lock().taken.total(), 0);
+        assert_eq!(share.blocks_budget.lock().taken.total(), 0);
     }
 
     #[test]

@@ -23,12 +23,12 @@ pub(super) trait ReusableConnection {
     fn idle_max(&self) -> Option<Duration>;
 }
 
-/// The connection for a request.
+/// Whether a request may go on a used connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
-    Any,
-    /// A new one, if one may be opened: the origin may close a used one, and the request cannot be sent again.
-    New,
+pub(super) enum Reuse {
+    Allowed,
+    /// It gets a new one, if one may be opened: the origin may close a used one, and the request cannot be sent again.
+    Avoided,
 }
 
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ pub(super) type Discarded<One, Many> = (Vec<One>, Vec<Many>);
 struct EndpointState<One, Many> {
     /// Most recently used last.
     idle: VecDeque<IdleConnection<One>>,
-    patience: ObservedPatience,
+    observed: ObservedKeepAlive,
     shared: Vec<SharedConnection<Many>>,
     /// Requests in flight, including those that connect.
     busy: usize,
@@ -75,39 +75,44 @@ struct EndpointState<One, Many> {
     health: Health,
 }
 
-/// How long the origin keeps an idle connection, as far as has been seen.
-struct ObservedPatience {
+/// How long the origin keeps an idle connection open, as far as has been seen.
+struct ObservedKeepAlive {
     /// The longest time after which a connection was still open, or was closed.
     longest: Duration,
+    /// Nothing has been seen yet.
+    is_assumed: bool,
     seen_at: Time,
 }
 
-impl Default for ObservedPatience {
-    /// Few servers keep a connection for less than two seconds.
+impl Default for ObservedKeepAlive {
+    /// The shortest default of common servers is two seconds (Gunicorn).
     fn default() -> Self {
-        Self { longest: Duration::from_secs(1), seen_at: Time::ZERO }
+        Self { longest: Duration::from_secs(1), is_assumed: true, seen_at: Time::ZERO }
     }
 }
 
-impl ObservedPatience {
+impl ObservedKeepAlive {
     /// A connection that was idle for this time is open, or has just been closed.
     fn record_kept(&mut self, idle: Duration, now: Time) {
         if idle > self.longest {
-            (self.longest, self.seen_at) = (idle, now);
+            *self = Self { longest: idle, is_assumed: false, seen_at: now };
         }
     }
 
-    /// The origin has closed a connection after this time. A shorter one than known counts an eighth, once a second: an origin that reloads
-    /// closes all of them at once.
+    /// The origin has closed a connection after this time. A shorter one than seen before counts an eighth, once a second: an origin
+    /// that reloads closes all of them at once.
     fn record_closed(&mut self, idle: Duration, now: Time) {
+        if self.is_assumed {
+            *self = Self { longest: idle, is_assumed: false, seen_at: now };
+        }
         self.record_kept(idle, now);
         if idle < self.longest && now - self.seen_at >= Duration::from_secs(1) {
             (self.longest, self.seen_at) = (self.longest / 8 * 7 + idle / 8, now);
         }
     }
 
-    /// After this time a request may cross the close on its way: three quarters of the longest.
-    fn trusted(&self) -> Duration {
+    /// How long an idle connection takes requests. After that the origin may close it while a request is on its way.
+    fn reusable_for(&self) -> Duration {
         self.longest / 4 * 3
     }
 }
@@ -159,7 +164,7 @@ impl<One: ReusableConnection, Many: Clone, W> PoolCore<One, Many, W> {
     pub(super) fn new(limits: PoolLimits, endpoints: usize, may_share: bool) -> Self {
         let endpoint = || EndpointState {
             idle: VecDeque::new(),
-            patience: ObservedPatience::default(),
+            observed: ObservedKeepAlive::default(),
             shared: Vec::new(),
             busy: 0,
             connecting: 0,
@@ -191,19 +196,19 @@ impl<One: ReusableConnection, Many: Clone, W> PoolCore<One, Many, W> {
     pub(super) fn acquire(
         &mut self,
         client: Client,
-        wanted: Wanted,
+        reuse: Reuse,
         now: Time,
     ) -> Option<PoolGrant<One, Many>> {
         let free = self.free();
         if !self.requests.may_take(client, free) || self.queue.next(&self.requests, free).is_some() {
             return None;
         }
-        self.take(client, wanted, now)
+        self.take(client, reuse, now)
     }
 
-    fn take(&mut self, client: Client, wanted: Wanted, now: Time) -> Option<PoolGrant<One, Many>> {
+    fn take(&mut self, client: Client, reuse: Reuse, now: Time) -> Option<PoolGrant<One, Many>> {
         let candidates = self.candidates(now, 0);
-        let grant = candidates.into_iter().find_map(|endpoint| self.acquire_at(endpoint, wanted, now));
+        let grant = candidates.into_iter().find_map(|endpoint| self.acquire_at(endpoint, reuse, now));
         if let Some(
             PoolGrant::Idle { endpoint, .. }
             | PoolGrant::Stream { endpoint, .. }
@@ -248,23 +253,23 @@ impl<One: ReusableConnection, Many: Clone, W> PoolCore<One, Many, W> {
         (ones, many)
     }
 
-    fn acquire_at(&mut self, n: usize, wanted: Wanted, now: Time) -> Option<PoolGrant<One, Many>> {
+    fn acquire_at(&mut self, n: usize, reuse: Reuse, now: Time) -> Option<PoolGrant<One, Many>> {
         let limits = &self.limits;
         let endpoint = &mut self.endpoints[n];
-        let tells_protocol = endpoint.may_share && endpoint.shared.is_empty() && endpoint.connecting > 0;
-        if wanted == Wanted::New && self.connections < limits.connections && !tells_protocol {
-            self.connections += 1;
-            endpoint.connecting += 1;
-            return Some(PoolGrant::Connect { endpoint: n });
+        let is_negotiating = endpoint.may_share && endpoint.shared.is_empty() && endpoint.connecting > 0;
+        if reuse == Reuse::Avoided && self.connections < limits.connections && !is_negotiating {
+            // The connections do not become more.
+            self.discarded.0.extend(endpoint.idle.pop_front().map(|idle| idle.connection));
+            return Some(self.connect(n));
         }
         if let Some(oldest) = endpoint.idle.front().filter(|oldest| oldest.connection.is_open()) {
-            endpoint.patience.record_kept(now - oldest.since, now);
+            endpoint.observed.record_kept(now - oldest.since, now);
         }
-        let trusted = endpoint.patience.trusted();
+        let reusable_for = endpoint.observed.reusable_for();
         let has_free_permit = self.connections < limits.connections;
-        // Others stay, and show when the origin closes them.
+        // The others stay idle until the origin closes them, which shows how long it keeps a connection.
         let is_usable = |idle: &mut IdleConnection<One>| {
-            now - idle.since < idle.connection.idle_max().unwrap_or(trusted) || !has_free_permit
+            now - idle.since < idle.connection.idle_max().unwrap_or(reusable_for) || !has_free_permit
         };
         while let Some(IdleConnection { id, connection, since }) = endpoint.idle.pop_back_if(is_usable) {
             let is_young = now - connection.opened_at() < limits.max_age;
@@ -286,16 +291,20 @@ impl<One: ReusableConnection, Many: Clone, W> PoolCore<One, Many, W> {
                 connection: shared.connection.clone(),
             });
         }
-        // What waits may fit on the connections that open. The first one also tells the protocol.
+        // The waiting requests may fit on the connections that are opening. The first one also decides the protocol.
         let opening = endpoint.connecting * (limits.streams - 1);
         let fits = endpoint.shared.is_empty() || self.queue.len() <= opening;
         let may_become_shared = endpoint.may_share && endpoint.connecting > 0 && fits;
         if may_become_shared || self.connections >= limits.connections {
             return None;
         }
+        Some(self.connect(n))
+    }
+
+    fn connect(&mut self, endpoint: usize) -> PoolGrant<One, Many> {
         self.connections += 1;
-        endpoint.connecting += 1;
-        Some(PoolGrant::Connect { endpoint: n })
+        self.endpoints[endpoint].connecting += 1;
+        PoolGrant::Connect { endpoint }
     }
 
     /// The endpoints without those in the bit set `tried`: healthy ones first, then by load.
@@ -431,10 +440,10 @@ impl<One: ReusableConnection, Many: Clone, W> PoolCore<One, Many, W> {
 
     /// The connection takes no more requests: if it was idle, the origin has closed it. The caller drops the returned values.
     pub(super) fn remove(&mut self, endpoint: usize, id: u64, now: Time) -> (Option<One>, Option<Many>) {
-        let EndpointState { idle, patience, shared, .. } = &mut self.endpoints[endpoint];
+        let EndpointState { idle, observed, shared, .. } = &mut self.endpoints[endpoint];
         let one = idle.iter().position(|idle| idle.id == id).and_then(|at| idle.remove(at));
         if let Some(one) = &one {
-            patience.record_closed(now - one.since, now);
+            observed.record_closed(now - one.since, now);
         }
         let many = shared.iter().position(|shared| shared.id == id).map(|at| shared.remove(at));
         (one.map(|one| one.connection), many.map(|many| many.connection))
@@ -510,7 +519,7 @@ impl<One: ReusableConnection, Many: Clone, W> PoolCore<One, Many, W> {
             return None;
         }
         let client = self.queue.next(&self.requests, self.free())?;
-        let grant = self.take(client, Wanted::Any, now)?;
+        let grant = self.take(client, Reuse::Allowed, now)?;
         self.queue.pop(client).map(|waiter| (waiter, client, grant))
     }
 

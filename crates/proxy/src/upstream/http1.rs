@@ -129,7 +129,7 @@ pub(super) async fn exchange(
     // Gunicorn sends Django's content for a HEAD, too, after the head: it would be taken for the next response.
     let is_last = pending.has_ignored_content() || pending.is_head();
     if is_last {
-        // The origin does not read on. hyper closes the connection after the response.
+        // The connection ends with the response; hyper closes it.
         request.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     let is_used = lease.is_used;
@@ -205,8 +205,8 @@ impl ReuseCondition {
     }
 }
 
-/// How long an idle connection takes requests by its `Keep-Alive: timeout`, less a quarter of that, of a second at most: the origin must
-/// not close it while a request that cannot be sent again is on its way.
+/// How long an idle connection takes requests: its `Keep-Alive: timeout`, less the smaller of a quarter of it and one second, so that the
+/// origin does not close it while a request is on its way.
 fn stated_idle_max(headers: &HeaderMap) -> Option<Duration> {
     let stated = headers.get("keep-alive")?.to_str().ok()?;
     let seconds: u32 = stated.split(',').find_map(|parameter| {

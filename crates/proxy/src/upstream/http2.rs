@@ -333,7 +333,7 @@ async fn send(mut outgoing: OutgoingBody, mut upstream: SendStream<Bytes>) {
         match frame.map(|frame| frame.map(Frame::into_data)) {
             Some(Ok(Ok(data))) if data.is_empty() => {}
             Some(Ok(Ok(data))) => {
-                if !send_all(data, &mut outgoing, &mut upstream).await || outgoing.is_end_stream() {
+                if !send_all(data, &mut outgoing, &mut upstream).await {
                     return;
                 }
             }
@@ -349,14 +349,14 @@ async fn send(mut outgoing: OutgoingBody, mut upstream: SendStream<Bytes>) {
 }
 
 /// Sends a part of a body; with the last one the stream ends: Tomcat takes a small frame that is not the last for an attack. False: the
-/// stream is closed.
+/// stream has ended.
 async fn send_all(mut data: Bytes, outgoing: &mut OutgoingBody, upstream: &mut SendStream<Bytes>) -> bool {
     while !data.is_empty() {
         upstream.reserve_capacity(data.len());
         let Some(Ok(capacity)) = poll_fn(|cx| upstream.poll_capacity(cx)).await else { return false };
         let chunk = data.split_to(capacity.min(data.len()));
         let is_last = data.is_empty() && outgoing.is_end_stream();
-        if upstream.send_data(chunk, is_last).is_err() {
+        if upstream.send_data(chunk, is_last).is_err() || is_last {
             return false;
         }
         outgoing.record_progress();

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::{
     clock::UpstreamClock,
-    core::{self, Negotiated, PoolCore, PoolLimits, ReusableConnection as _, Wanted},
+    core::{self, Negotiated, PoolCore, PoolLimits, ReusableConnection as _, Reuse},
     error::UpstreamError,
     http1::Http1Sender,
     http2::Http2Sender,
@@ -167,13 +167,13 @@ impl Pool {
     pub(super) async fn checkout(
         &self,
         requester: &Requester<'_>,
-        wanted: Wanted,
+        reuse: Reuse,
     ) -> Result<Checkout, UpstreamError> {
         let client = requester.client;
         let (waiter, mut grant) = {
             let now = self.0.clock.now();
             let mut core = self.core();
-            let grant = core.acquire(client, wanted, now);
+            let grant = core.acquire(client, reuse, now);
             let discarded = core.take_discarded();
             if let Some(grant) = grant {
                 drop(core);

@@ -129,7 +129,7 @@ impl RetryableRequest {
             *request.uri_mut() = uri.map_err(|error| unsendable(&error.to_string()))?;
         } else {
             request.headers_mut().insert(HOST, host);
-            // Some servers wait for content, or answer 411 (RFC 9110, 8.6).
+            // Without a length some servers wait for content, or answer 411 (RFC 9110, 8.6).
             let anticipates_content = matches!(*method, Method::POST | Method::PUT | Method::PATCH);
             if self.upload.is_none() && anticipates_content {
                 request.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(0));
@@ -168,7 +168,7 @@ impl RetryableRequest {
     }
 
     /// True if its body, if it has one, may be short enough to be kept until the response.
-    pub(super) fn is_kept(&self) -> bool {
+    pub(super) fn fits_kept(&self) -> bool {
         self.upload.is_none() || self.size.lower() <= KEPT_BYTES_MAX as u64
     }
 

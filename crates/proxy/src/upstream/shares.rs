@@ -24,7 +24,7 @@ const CLIENTS_MAX: usize = 8;
 /// The most that a client may hold, in multiples of what stays free.
 const SHARE: usize = 3;
 
-/// How many connections, or streams, each client holds.
+/// How many units of a shared resource each client holds.
 #[derive(Debug, Default)]
 pub struct ClientCounts {
     /// Without clients that hold nothing.

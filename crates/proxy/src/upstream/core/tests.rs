@@ -44,7 +44,7 @@ fn core(connections: usize, waiting: usize, endpoints: usize, may_share: bool) -
     let limits =
         PoolLimits { connections, waiting, streams: 3, keep_alive: KEEP_ALIVE, max_age: MAX_AGE, health };
     let mut core = PoolCore::new(limits, endpoints, may_share);
-    core.endpoints.iter_mut().for_each(|endpoint| endpoint.patience.longest = Duration::from_hours(1));
+    core.endpoints.iter_mut().for_each(|endpoint| endpoint.observed.longest = Duration::from_hours(1));
     core
 }
 
@@ -64,13 +64,13 @@ fn old_connection_takes_no_more_requests() {
     assert_eq!(core.release_idle(0, 1, open(1), at(295)), None);
     assert_eq!(core.retire(0, 1, at(299)), Err(at(300)), "before the end of the keep-alive");
     assert_eq!(
-        core.acquire(NOBODY, Wanted::Any, at(299)),
+        core.acquire(NOBODY, Reuse::Allowed, at(299)),
         Some(PoolGrant::Idle { endpoint: 0, id: 1, connection: open(1) })
     );
     core.finish_request(0, NOBODY);
     assert_eq!(core.release_idle(0, 1, open(1), at(300)), Some(open(1)));
     assert_eq!(core.release_idle(0, 2, open(2), at(299)), None);
-    assert_eq!(core.acquire(NOBODY, Wanted::Any, at(300)), Some(PoolGrant::Connect { endpoint: 0 }));
+    assert_eq!(core.acquire(NOBODY, Reuse::Allowed, at(300)), Some(PoolGrant::Connect { endpoint: 0 }));
     assert_eq!(core.take_discarded(), (vec![open(2)], vec![]));
     assert_eq!(core.release_idle(0, 3, open(3), at(299)), None);
     assert_eq!(core.retire(0, 3, at(300)), Ok(open(3)));
@@ -83,16 +83,16 @@ fn connection_that_the_origin_may_close_takes_no_more_requests() {
     connect_one(&mut core, at(0));
     core.finish_request(0, NOBODY);
     assert_eq!(core.release_idle(0, 1, brief(1), at(0)), None);
-    assert!(matches!(core.acquire(NOBODY, Wanted::Any, at(3)), Some(PoolGrant::Idle { .. })));
+    assert!(matches!(core.acquire(NOBODY, Reuse::Allowed, at(3)), Some(PoolGrant::Idle { .. })));
     core.finish_request(0, NOBODY);
     assert_eq!(core.release_idle(0, 1, brief(1), at(3)), None);
-    assert_eq!(core.acquire(NOBODY, Wanted::Any, at(7)), Some(PoolGrant::Connect { endpoint: 0 }));
+    assert_eq!(core.acquire(NOBODY, Reuse::Allowed, at(7)), Some(PoolGrant::Connect { endpoint: 0 }));
 }
 
 #[test]
-fn connection_that_has_been_idle_for_longer_than_was_seen_waits_for_its_end() {
+fn connection_idle_beyond_the_observed_time_is_not_used() {
     let mut core = core(3, 0, 1, false);
-    core.endpoints[0].patience = ObservedPatience::default();
+    core.endpoints[0].observed = ObservedKeepAlive::default();
     for _ in 0..2 {
         connect_one(&mut core, at(0));
     }
@@ -100,58 +100,60 @@ fn connection_that_has_been_idle_for_longer_than_was_seen_waits_for_its_end() {
         core.finish_request(0, NOBODY);
         assert_eq!(core.release_idle(0, id, open(id), at(0)), None);
     }
-    assert_eq!(core.acquire(NOBODY, Wanted::Any, at(4)), Some(PoolGrant::Connect { endpoint: 0 }));
+    assert_eq!(core.acquire(NOBODY, Reuse::Allowed, at(4)), Some(PoolGrant::Connect { endpoint: 0 }));
     let second = Some(PoolGrant::Idle { endpoint: 0, id: 2, connection: open(2) });
-    assert_eq!(core.acquire(NOBODY, Wanted::Any, at(4)), second, "no more may be opened");
+    assert_eq!(core.acquire(NOBODY, Reuse::Allowed, at(4)), second, "no more may be opened");
     core.finish_request(0, NOBODY);
     assert_eq!(core.release_idle(0, 2, open(2), at(4)), None);
     // The first one shows that the origin keeps them for six seconds at least.
     let second = Some(PoolGrant::Idle { endpoint: 0, id: 2, connection: open(2) });
-    assert_eq!(core.acquire(NOBODY, Wanted::Any, at(8)), second);
+    assert_eq!(core.acquire(NOBODY, Reuse::Allowed, at(8)), second);
     assert_eq!(core.remove(0, 1, at(8)), (Some(open(1)), None));
 }
 
 #[test]
-fn patience_of_an_origin_is_the_longest_that_was_seen_of_late() {
-    let mut patience = ObservedPatience::default();
-    assert_eq!(patience.trusted(), Duration::from_millis(750));
-    patience.record_kept(Duration::from_secs(8), at(10));
-    assert_eq!(patience.trusted(), Duration::from_secs(6));
+fn observed_keep_alive_follows_the_longest_recent_one() {
+    let mut observed = ObservedKeepAlive::default();
+    assert_eq!(observed.reusable_for(), Duration::from_millis(750));
+    observed.record_closed(Duration::from_millis(4), at(9));
+    assert_eq!(observed.reusable_for(), Duration::from_millis(3), "the first counts at once");
+    observed.record_kept(Duration::from_secs(8), at(10));
+    assert_eq!(observed.reusable_for(), Duration::from_secs(6));
     for _ in 0..100 {
-        patience.record_closed(Duration::ZERO, at(20));
+        observed.record_closed(Duration::ZERO, at(20));
     }
-    assert_eq!(patience.longest, Duration::from_secs(7), "a reload is one event");
-    patience.record_closed(Duration::from_secs(10), at(20));
-    assert_eq!(patience.longest, Duration::from_secs(10));
+    assert_eq!(observed.longest, Duration::from_secs(7), "a reload is one event");
+    observed.record_closed(Duration::from_secs(10), at(20));
+    assert_eq!(observed.longest, Duration::from_secs(10));
     for second in 21..60 {
-        patience.record_closed(Duration::from_secs(2), at(second));
+        observed.record_closed(Duration::from_secs(2), at(second));
     }
-    assert!(patience.longest < Duration::from_secs(3), "{:?}", patience.longest);
+    assert!(observed.longest < Duration::from_secs(3), "{:?}", observed.longest);
 }
 
 #[test]
 fn request_that_cannot_be_sent_again_gets_a_new_connection() {
     let mut core = core(2, 0, 1, true);
-    assert_eq!(core.acquire(NOBODY, Wanted::New, at(0)), Some(PoolGrant::Connect { endpoint: 0 }));
+    assert_eq!(core.acquire(NOBODY, Reuse::Avoided, at(0)), Some(PoolGrant::Connect { endpoint: 0 }));
     core.connected(0, Some(Negotiated::Http2 { id: 7, connection: 7, streams_max: 5 }), at(0));
-    assert_eq!(core.acquire(NOBODY, Wanted::New, at(0)), Some(PoolGrant::Connect { endpoint: 0 }));
+    assert_eq!(core.acquire(NOBODY, Reuse::Avoided, at(0)), Some(PoolGrant::Connect { endpoint: 0 }));
     let stream = Some(PoolGrant::Stream { endpoint: 0, id: 7, connection: 7 });
-    assert_eq!(core.acquire(NOBODY, Wanted::New, at(0)), stream, "no more may be opened");
+    assert_eq!(core.acquire(NOBODY, Reuse::Avoided, at(0)), stream, "no more may be opened");
 }
 
 #[test]
 fn streams_of_an_old_connection_end_and_no_more_begin() {
     let mut core = core(4, 0, 1, true);
-    assert_eq!(core.acquire(NOBODY, Wanted::Any, at(0)), Some(PoolGrant::Connect { endpoint: 0 }));
+    assert_eq!(core.acquire(NOBODY, Reuse::Allowed, at(0)), Some(PoolGrant::Connect { endpoint: 0 }));
     core.connected(0, Some(Negotiated::Http2 { id: 7, connection: 7, streams_max: 5 }), at(0));
-    assert!(matches!(core.acquire(NOBODY, Wanted::Any, at(299)), Some(PoolGrant::Stream { id: 7, .. })));
-    assert_eq!(core.acquire(NOBODY, Wanted::Any, at(300)), Some(PoolGrant::Connect { endpoint: 0 }));
+    assert!(matches!(core.acquire(NOBODY, Reuse::Allowed, at(299)), Some(PoolGrant::Stream { id: 7, .. })));
+    assert_eq!(core.acquire(NOBODY, Reuse::Allowed, at(300)), Some(PoolGrant::Connect { endpoint: 0 }));
     assert_eq!(core.take_discarded(), (vec![], vec![7]));
     core.connected(0, Some(Negotiated::Http2 { id: 8, connection: 8, streams_max: 5 }), at(300));
     assert_eq!(core.end_stream(0, 7, at(301)), None);
     core.end_stream(0, 8, at(301));
     assert_eq!(core.retire_shared(0, 8, at(301)), Err(at(311)));
-    assert!(matches!(core.acquire(NOBODY, Wanted::Any, at(595)), Some(PoolGrant::Stream { id: 8, .. })));
+    assert!(matches!(core.acquire(NOBODY, Reuse::Allowed, at(595)), Some(PoolGrant::Stream { id: 8, .. })));
     core.end_stream(0, 8, at(595));
     assert_eq!(core.retire_shared(0, 8, at(595)), Err(at(600)));
     assert_eq!(core.retire_shared(0, 8, at(600)), Ok(8));
@@ -159,7 +161,7 @@ fn streams_of_an_old_connection_end_and_no_more_begin() {
 
 /// Opens a connection of HTTP/1, which is then busy.
 fn connect_one(core: &mut TestPool, now: Time) -> usize {
-    let Some(PoolGrant::Connect { endpoint }) = core.acquire(NOBODY, Wanted::Any, now) else {
+    let Some(PoolGrant::Connect { endpoint }) = core.acquire(NOBODY, Reuse::Allowed, now) else {
         panic!("a permit")
     };
     core.connected(endpoint, Some(Negotiated::Http1), now);
@@ -177,11 +179,11 @@ fn most_recently_used_connection_comes_first_and_expired_ones_are_closed() {
         assert_eq!(core.release_idle(0, id, open(id), at(u32::try_from(id).expect("small"))), None);
     }
     assert_eq!(
-        core.acquire(NOBODY, Wanted::Any, at(11)),
+        core.acquire(NOBODY, Reuse::Allowed, at(11)),
         Some(PoolGrant::Idle { endpoint: 0, id: 3, connection: open(3) })
     );
     // The second has been idle for ten seconds.
-    assert!(matches!(core.acquire(NOBODY, Wanted::Any, at(12)), Some(PoolGrant::Connect { endpoint: 0 })));
+    assert!(matches!(core.acquire(NOBODY, Reuse::Allowed, at(12)), Some(PoolGrant::Connect { endpoint: 0 })));
     assert_eq!(core.take_discarded(), (vec![open(2), open(1)], vec![]));
 }
 
@@ -189,9 +191,9 @@ fn most_recently_used_connection_comes_first_and_expired_ones_are_closed() {
 #[test]
 fn as_many_http2_connections_open_as_the_waiting_requests_need() {
     let mut core = core(9, 20, 1, true);
-    assert_eq!(core.acquire(NOBODY, Wanted::Any, at(0)), Some(PoolGrant::Connect { endpoint: 0 }));
+    assert_eq!(core.acquire(NOBODY, Reuse::Allowed, at(0)), Some(PoolGrant::Connect { endpoint: 0 }));
     for number in 1..10 {
-        assert_eq!(core.acquire(NOBODY, Wanted::Any, at(0)), None);
+        assert_eq!(core.acquire(NOBODY, Reuse::Allowed, at(0)), None);
         core.enqueue(NOBODY, number).expect("a place");
         assert!(core.grant_next(at(0)).is_none(), "the protocol is unknown");
     }
@@ -209,31 +211,31 @@ fn as_many_http2_connections_open_as_the_waiting_requests_need() {
 #[test]
 fn with_http2_requests_wait_for_the_first_connection() {
     let mut core = core(2, 9, 1, true);
-    assert_eq!(core.acquire(NOBODY, Wanted::Any, at(0)), Some(PoolGrant::Connect { endpoint: 0 }));
-    assert_eq!(core.acquire(NOBODY, Wanted::Any, at(0)), None, "all may fit on the first");
+    assert_eq!(core.acquire(NOBODY, Reuse::Allowed, at(0)), Some(PoolGrant::Connect { endpoint: 0 }));
+    assert_eq!(core.acquire(NOBODY, Reuse::Allowed, at(0)), None, "all may fit on the first");
     core.connected(0, Some(Negotiated::Http2 { id: 7, connection: 7, streams_max: 5 }), at(0));
     let stream = Some(PoolGrant::Stream { endpoint: 0, id: 7, connection: 7 });
     assert_eq!(
-        (core.acquire(NOBODY, Wanted::Any, at(0)), core.acquire(NOBODY, Wanted::Any, at(0))),
+        (core.acquire(NOBODY, Reuse::Allowed, at(0)), core.acquire(NOBODY, Reuse::Allowed, at(0))),
         (stream, Some(PoolGrant::Stream { endpoint: 0, id: 7, connection: 7 }))
     );
     // The origin allows five streams, the limit is three; then a second connection opens.
     assert_eq!(
-        (core.acquire(NOBODY, Wanted::Any, at(0)), core.acquire(NOBODY, Wanted::Any, at(0))),
+        (core.acquire(NOBODY, Reuse::Allowed, at(0)), core.acquire(NOBODY, Reuse::Allowed, at(0))),
         (Some(PoolGrant::Connect { endpoint: 0 }), None)
     );
     core.connected(0, Some(Negotiated::Http1), at(0));
     // It was HTTP/1, so the next request does not wait for the one being opened.
-    assert_eq!(core.acquire(NOBODY, Wanted::Any, at(0)), None, "there are two");
+    assert_eq!(core.acquire(NOBODY, Reuse::Allowed, at(0)), None, "there are two");
     core.set_streams_max(0, 7, 1);
     assert_eq!((core.end_stream(0, 7, at(1)), core.end_stream(0, 7, at(1))), (None, None));
-    assert_eq!(core.acquire(NOBODY, Wanted::Any, at(1)), None, "its limit is one now, and one is open");
+    assert_eq!(core.acquire(NOBODY, Reuse::Allowed, at(1)), None, "its limit is one now, and one is open");
 }
 
 #[test]
 fn shared_connection_retires_after_its_last_stream_and_the_keep_alive() {
     let mut core = core(1, 0, 1, true);
-    assert_eq!(core.acquire(NOBODY, Wanted::Any, at(0)), Some(PoolGrant::Connect { endpoint: 0 }));
+    assert_eq!(core.acquire(NOBODY, Reuse::Allowed, at(0)), Some(PoolGrant::Connect { endpoint: 0 }));
     core.connected(0, Some(Negotiated::Http2 { id: 7, connection: 7, streams_max: 5 }), at(0));
     assert_eq!(core.retire_shared(0, 7, at(60)), Err(at(70)), "it is busy");
     assert_eq!(core.end_stream(0, 7, at(61)), None);
@@ -257,13 +259,13 @@ fn unhealthy_endpoint_keeps_no_connections() {
         "it would be used before the healthy one"
     );
     assert!(
-        matches!(core.acquire(NOBODY, Wanted::Any, at(1)), Some(PoolGrant::Connect { endpoint: other }) if other != endpoint)
+        matches!(core.acquire(NOBODY, Reuse::Allowed, at(1)), Some(PoolGrant::Connect { endpoint: other }) if other != endpoint)
     );
 }
 
 /// The connections that a client gets at once.
 fn connect_all(core: &mut TestPool, client: Client) -> usize {
-    let grants = std::iter::from_fn(|| match core.acquire(client, Wanted::Any, at(0))? {
+    let grants = std::iter::from_fn(|| match core.acquire(client, Reuse::Allowed, at(0))? {
         PoolGrant::Connect { endpoint } => {
             core.connected(endpoint, Some(Negotiated::Http1), at(0));
             Some(())
@@ -328,11 +330,11 @@ fn new_request_does_not_pass_one_that_waits_for_what_is_free() {
     core.finish_request(0, A);
     core.release_idle(0, 1, open(1), at(0));
     // A waiter of B would hold both, so that the free one is A's.
-    assert!(matches!(core.acquire(A, Wanted::Any, at(0)), Some(PoolGrant::Idle { id: 1, .. })));
+    assert!(matches!(core.acquire(A, Reuse::Allowed, at(0)), Some(PoolGrant::Idle { id: 1, .. })));
     core.finish_request(0, A);
     core.release_idle(0, 1, open(1), at(0));
     core.finish_request(0, B);
-    assert_eq!(core.acquire(A, Wanted::Any, at(0)), None, "B waits for it");
+    assert_eq!(core.acquire(A, Reuse::Allowed, at(0)), None, "B waits for it");
     assert!(matches!(core.grant_next(at(0)), Some((7, B, PoolGrant::Idle { id: 1, .. }))));
 }
 
@@ -363,11 +365,11 @@ fn event_streams_count_apart() {
 fn event_streams_of_http2_stay_streams() {
     // Two connections with three streams each: three event streams.
     let mut core = core(2, 9, 1, true);
-    assert_eq!(core.acquire(A, Wanted::Any, at(0)), Some(PoolGrant::Connect { endpoint: 0 }));
+    assert_eq!(core.acquire(A, Reuse::Allowed, at(0)), Some(PoolGrant::Connect { endpoint: 0 }));
     core.connected(0, Some(Negotiated::Http2 { id: 7, connection: 7, streams_max: 5 }), at(0));
     assert!(core.begin_event_stream(A, true));
     for client in [A, B] {
-        assert!(matches!(core.acquire(client, Wanted::Any, at(0)), Some(PoolGrant::Stream { id: 7, .. })));
+        assert!(matches!(core.acquire(client, Reuse::Allowed, at(0)), Some(PoolGrant::Stream { id: 7, .. })));
         assert!(core.begin_event_stream(client, true));
     }
     assert_eq!((core.open(), core.requests.count(A), core.event_streams.total()), (1, 2, 3));
@@ -530,7 +532,7 @@ fn apply_event(event: Event, core: &mut TestPool, model: &mut Model, now: &mut T
     match event {
         Event::Request(client) => {
             let client = NonZeroU64::new(client);
-            match core.acquire(client, Wanted::Any, *now) {
+            match core.acquire(client, Reuse::Allowed, *now) {
                 Some(grant) => model.record_grant(client, grant),
                 None => model.enqueue(core, client),
             }

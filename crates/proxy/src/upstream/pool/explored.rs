@@ -49,7 +49,7 @@ impl Origin {
     }
 
     async fn request(self: Arc<Self>, end: End) -> Result<(), UpstreamError> {
-        let checkout = self.pool.checkout(&Requester::UNBOUNDED, Wanted::Any).await?;
+        let checkout = self.pool.checkout(&Requester::UNBOUNDED, Reuse::Allowed).await?;
         let lease = match checkout {
             Checkout::Ready(ReadyConnection::Http1(lease)) => lease,
             Checkout::Ready(ReadyConnection::Http2(_)) => unreachable!("the origin speaks HTTP/1"),
@@ -91,7 +91,9 @@ impl Origin {
     /// A request whose client leaves while it waits.
     fn abandon(self: &Arc<Self>) -> thread::JoinHandle<()> {
         let origin = Arc::clone(self);
-        thread::spawn(move || drop(origin.pool.checkout(&Requester::UNBOUNDED, Wanted::Any).now_or_never()))
+        thread::spawn(move || {
+            drop(origin.pool.checkout(&Requester::UNBOUNDED, Reuse::Allowed).now_or_never());
+        })
     }
 
     /// Every connection closes, and nothing remains counted.
