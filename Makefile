@@ -10,10 +10,10 @@ export CARGO_INCREMENTAL ?= 0
 SHUTTLE = RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/scripts/rustc-with-shuttle
 
 # Runs every test, on a machine that may never have seen the project. Tests of a server that cannot be installed are
-# skipped, and named. The stand's stacks mostly wait: all four at once, and not beside other tests.
+# skipped, and named. The four stacks of the stand mostly wait for timers, so they run at the same time, and after the other tests.
 test: deps
 	$(CARGO) test --workspace --all-features --locked -- --skip stand_ $$(scripts/skip-missing)
-	$(CARGO) test --workspace --all-features --locked --test stand -- stand_ordinary --test-threads 4 $$(scripts/skip-missing stand 2>/dev/null)
+	$(CARGO) test --workspace --all-features --locked --test stand -- stand_ordinary --test-threads 4 $$(scripts/skip-missing stand)
 	$(SHUTTLE) $(CARGO) test --package stockade-cache --lib --locked
 
 # Drives two users through Stockade, nginx and Varnish in front of nine stock servers and frameworks, and writes

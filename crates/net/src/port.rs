@@ -14,7 +14,7 @@ pub struct ReservedPort {
 impl ReservedPort {
     /// Fails if another program has the port, also with `SO_REUSEPORT`: it must not be shared by accident.
     pub fn bind(address: SocketAddr) -> io::Result<Self> {
-        // It does not listen, since what connects to it would be reset.
+        // It never listens: a connection to it would be reset.
         let alone = new_socket(address)?;
         alone.set_reuseaddr(true)?;
         alone.bind(address)?;
@@ -25,7 +25,7 @@ impl ReservedPort {
         Ok(Self { address: socket.local_addr()?, _socket: socket })
     }
 
-    /// With the number of the port.
+    /// The address, with the port that the kernel chose for port 0.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address

@@ -262,7 +262,7 @@ fn cancelled_elected_waiter_is_replaced_by_another() {
     assert_eq!(run, Ok(()));
 }
 
-/// What a caller received, and when.
+/// The result of a caller, its outcome and its time.
 type Received = (Result<usize, Error>, Outcome, Duration);
 
 /// A hundred callers request a key whose loads take the given times, one after another as they start; `None`: for ever.

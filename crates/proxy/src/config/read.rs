@@ -291,7 +291,7 @@ const PROBES_EVERY: Duration = Duration::from_secs(1);
 /// The strategy of routes without a cache block, or of one route.
 struct StatedStrategy {
     strategy: Strategy,
-    /// What a file states of it.
+    /// The settings that the file states.
     stated: Vec<StatedKey>,
 }
 

@@ -157,7 +157,7 @@ impl RequestContext {
         self.has_loaded.store(true, Relaxed);
     }
 
-    /// False: what the request has waited for was the load of another one.
+    /// True if the request has started a load. The answer may be another's.
     #[must_use]
     pub fn has_loaded(&self) -> bool {
         self.has_loaded.load(Relaxed)

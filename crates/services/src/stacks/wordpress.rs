@@ -41,7 +41,7 @@ fn start() -> Result<StackServer, ServiceError> {
 fn start_database(folder: &Path) -> Result<RunningServer, ServiceError> {
     let mut server = RunningServer::new("mariadb")?;
     let (data, socket) = (folder.join("mysql"), folder.join("mysql.sock"));
-    // A server that starts removes what looks like a temporary table, and with a common folder those of other servers.
+    // A server that starts removes files that look like temporary tables; in a common folder it removes those of other servers.
     let temporary = folder.join("temporary");
     fs::create_dir(&temporary)?;
     let temporary = format!("--tmpdir={}", temporary.display());

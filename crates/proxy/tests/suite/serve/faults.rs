@@ -240,7 +240,7 @@ async fn slow_page_is_answered_to_all_and_is_no_evidence() {
                  breaker = { min_calls = 4, open_for = \"1h\" }\n";
     let proxy = proxy_with(&origin.url(), cache, "timeouts = { head = \"400ms\" }\nconnections = 100").await;
     let clients = send_concurrently(&proxy, 3, |_| request("GET", "/slow", &[])).await;
-    // The waiters ask themselves, once they have waited.
+    // After `wait_timeout` each waiting request is sent.
     until(|| origin.count() == 3).await;
     gate.add_permits(3);
     for answer in answers(clients).await {
@@ -259,9 +259,9 @@ async fn slow_page_is_answered_to_all_and_is_no_evidence() {
     drop(gate);
 }
 
-/// A request that the origin never answers holds the others of its page up for `hedge_after`, and costs one more request.
+/// A request that the origin never answers delays the others of its page by `hedge_after`, and costs one more request.
 #[tokio::test]
-async fn request_without_an_answer_delays_the_others_of_its_page_and_no_more() {
+async fn unanswered_load_is_hedged_once() {
     for (case, silent, expected) in [("silent", 1, 200), ("silent for all", usize::MAX, 504)] {
         let origin = Origin::start(move |received, mut line| async move {
             if received.number < silent {

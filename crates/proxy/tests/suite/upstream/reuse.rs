@@ -145,13 +145,17 @@ async fn connection_ends_after_a_204_or_304_that_announces_content() {
 /// As Gunicorn does it: the content that an application writes for a HEAD follows its head. Here it looks like a response, and waits for
 /// the request of another user.
 #[tokio::test]
-async fn content_after_the_head_of_a_head_answers_no_request() {
+async fn content_after_a_head_response_reaches_no_later_request() {
     let stub = Stub::start(|_, mut tcp| async move {
-        let mut is_late = false;
+        let mut after_head = false;
         while let Some(head) = read_head(&mut tcp).await {
-            let answer = if is_late { EVIL.as_bytes() } else { HELLO };
-            is_late = head.starts_with("HEAD ");
-            let answer = if is_late { b"HTTP/1.1 200 OK\r\nContent-Length: 42\r\n\r\n" } else { answer };
+            let is_head = head.starts_with("HEAD ");
+            let answer: &[u8] = match (is_head, after_head) {
+                (true, _) => b"HTTP/1.1 200 OK\r\nContent-Length: 42\r\n\r\n",
+                (false, true) => EVIL.as_bytes(),
+                (false, false) => HELLO,
+            };
+            after_head = is_head;
             if tokio::io::AsyncWriteExt::write_all(&mut tcp, answer).await.is_err() {
                 return;
             }

@@ -15,7 +15,7 @@ pub fn logged_in(clients: &Clients) -> [User; 2] {
                 clients.request("POST", "/login").field("Content-Type", "application/x-www-form-urlencoded");
             request.body(format!("user={name}").as_bytes()).send()
         };
-        // As people do, once more after an error.
+        // Sent once more after an error, as a user would do.
         if let Some(answer) = log_in().filter(|answer| answer.status < 500).or_else(log_in) {
             clients.check([302, 303].contains(&answer.status), "302 or 303", &answer);
             user.keep(&answer);
