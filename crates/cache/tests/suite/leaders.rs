@@ -331,3 +331,38 @@ fn slow_or_silent_load_is_hedged_once_an_interval() {
         assert_eq!(*waited, 19 * LOAD);
     }
 }
+
+/// The loads of a key take 5 units, then 9. A tag of the value is purged before the request that hedges the first one starts.
+#[test]
+fn hedge_that_an_invalidated_value_overtakes_is_an_error() {
+    let time = Virtual::new();
+    let mut strategy =
+        Strategy { ttl: Some(Duration::from_mins(1)), ..Strategy::preset("stampede").unwrap() };
+    strategy.fetch = stockade_cache::Fetch::Coalesce { wait_timeout: Duration::from_mins(1) };
+    strategy.load.hedge_after = Some(3 * LOAD);
+    let cache: Cache<&str, u32, Virtual> =
+        Cache::builder(strategy).tags(|_, _, tag| tag("all")).build_on(time.clone(), Seed(1)).unwrap();
+    let get = |after: u32, takes: u32| {
+        let (cache, time) = (&cache, time.clone());
+        async move {
+            time.sleep_until(Time::ZERO + after * LOAD).await;
+            let load = move || async move {
+                time.sleep_until(time.now() + takes * LOAD).await;
+                Ok::<_, std::io::Error>(takes)
+            };
+            cache.get_with("key", load).await
+        }
+    };
+    let purge = async {
+        time.sleep_until(Time::ZERO + LOAD).await;
+        cache.invalidate_tag("all", stockade_cache::Invalidation::Hard)
+    };
+    let run = time.run(async {
+        let results = futures_util::future::join3(get(0, 5), get(2, 9), purge).await;
+        (results, cache.stats().loads, get(6, 1).await)
+    });
+    let ((first, second, _), loads, later) = run.unwrap();
+    assert_eq!((first.unwrap().value, loads), (5, 2));
+    assert!(matches!(second, Err(Error::Invalidated)), "{second:?}");
+    assert_eq!(later.unwrap().value, 1, "it was not stored");
+}
