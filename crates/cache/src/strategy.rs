@@ -60,6 +60,9 @@ pub struct Strategy {
 impl Strategy {
     /// Checks the values.
     pub fn check(&self) -> Result<(), InvalidStrategy> {
+        if self.load.deadline.is_zero() {
+            return Err(InvalidStrategy("`load.deadline` has to be above 0: every load would fail"));
+        }
         if self.load.max_concurrent == Some(0) {
             return Err(InvalidStrategy("`max_concurrent` has to be above 0: no load could ever begin"));
         }

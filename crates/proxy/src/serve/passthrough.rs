@@ -141,6 +141,8 @@ async fn forward_and_invalidate(
 /// The origin's response as a reply.
 pub fn pass_through(response: Response<FetchedBody>, cache_status: CacheStatus) -> Reply {
     let mut response = response.map(|body| ReplyBody::Fetched(Box::new(body)));
+    // That of this server (RFC 9110, 6.2): after an answer of HTTP/1.0 clients would close the connection.
+    *response.version_mut() = Version::HTTP_11;
     hop::add_via(response.headers_mut(), Version::HTTP_11, pseudonym());
     hop::supply_date(response.headers_mut(), system_now());
     if let Some(AnnouncedTrailers(names)) = response.extensions_mut().remove() {

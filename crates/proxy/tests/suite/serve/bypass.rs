@@ -43,6 +43,16 @@ async fn fail(proxy: &ProxyServer, count: usize) {
 }
 
 #[tokio::test]
+async fn answers_have_the_version_of_the_proxy() {
+    let origin = Origin::responding(|_| b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok".to_vec()).await;
+    let proxy = proxy(&origin).await;
+    for method in ["GET", "POST", "HEAD"] {
+        let answer = Client::connect(&proxy).await.send(method, "/", &[]).await;
+        assert!(answer.head.text.starts_with("HTTP/1.1 200 "), "{method}: {:?}", answer.head);
+    }
+}
+
+#[tokio::test]
 async fn ignored_client_directives_cause_no_load() {
     let origin = origin(&Arc::default()).await;
     let proxy = proxy_with(&origin.url(), "", "[[route]]\nclient_directives = \"ignore\"").await;
