@@ -27,7 +27,12 @@ fn check(name: &str) {
     assert_eq!(stack.missing(), None, "`make deps` installs what {name} needs");
     let outcomes = measure(stack);
     record::keep(stack, &outcomes);
-    let complaints = complaints(&outcomes);
+    let mut complaints = complaints(&outcomes);
+    if !complaints.is_empty() {
+        // On a crowded machine a time or a race is chance: a finding is what a second run has, too.
+        let again = verdict::complaints(&measure(stack));
+        complaints.retain(|one| again.iter().any(|other| verdict::title(one) == verdict::title(other)));
+    }
     assert!(complaints.is_empty(), "{name}: {} findings\n\n{}", complaints.len(), complaints.join("\n"));
 }
 

@@ -126,7 +126,8 @@ pub const ROWS: [Row; 25] = [
     Row::new("slow_6s", slow::slow_6s, "3 clients at once: a page that takes 6 s").within(13),
     Row::new("slow_12s", slow::slow_12s, "3 clients at once: a page that takes 12 s").within(25),
     Row::new("report_12s", slow::report_12s, "3 clients at once: a `no-store` page that takes 12 s")
-        .within(14),
+        // Two loads, one after the other, as Varnish needs.
+        .within(35),
     Row::new("reload", bodies::reload, "GET, POST and PUT while the stack reloads twice").alone().reloading(),
     Row::new("busy", slow::busy, "40 `no-store` pages of 12 s at once, and 36 fast pages meanwhile")
         .alone()

@@ -41,7 +41,8 @@ pub fn measure(stack: Stack) -> Vec<Outcome> {
 }
 
 fn measure_one(stack: Stack, cache: Cache) -> Result<Vec<Outcome>, ServiceError> {
-    let origin = stack.start()?;
+    // Another program may have taken the port meanwhile.
+    let origin = stack.start().or_else(|_| stack.start()).or_else(|_| stack.start())?;
     warm_up(&origin);
     let tap = if cache == Cache::StockadeH2 { None } else { Some(Tap::start(origin.address())?) };
     let address = match (&tap, origin.h2_address()) {
