@@ -190,7 +190,7 @@ fn outdated_result_makes_way_and_frees_only_its_own_key() {
 fn hedge_and_leader_end_one_load() {
     explore(|| {
         let scenario = Scenario::new(0);
-        let hedge_after = Some(std::time::Duration::from_nanos(1));
+        let hedge_after = Some(Duration::from_nanos(1));
         let JoinOutcome::Lead(leader) =
             scenario.coalescer.join(&0, Time::ZERO, hedge_after, |_| FAR, || None::<u32>, |_| true)
         else {
@@ -209,7 +209,7 @@ fn hedge_and_leader_end_one_load() {
                 WaitOutcome::TimedOut => Err("timed out"),
             })
         };
-        let electing = thread::spawn(move || drop(timer.expire(Time::from_nanos(1))));
+        let electing = thread::spawn(move || timer.expire(Time::from_nanos(1)));
         let failing = thread::spawn(move || leader.fail(Err("failed")));
         let late = ask(&scenario, 1);
         let waited = waiting.join().unwrap();

@@ -44,8 +44,8 @@ pub struct Upload<B> {
     lease: BlockLease,
 }
 
-/// What uploads may take of an origin at the same time, which clients share: half of its connections, and a block of
-/// [`BUFFERED_BYTES_MAX`] for each connection.
+/// What uploads may take of an origin at the same time, which clients share: half of its connections, and of memory
+/// 64 KiB of memory for each.
 pub struct UploadShare {
     slots: Arc<Lock<UploadSlots>>,
     blocks_budget: Arc<Lock<BlockBudget>>,
