@@ -136,8 +136,8 @@ impl<K: Hash + Eq + Clone, T: Clone> Coalescer<K, T> {
         JoinOutcome::Lead(load.leader(0))
     }
 
-    /// Starts a load if the key is free and `is_done`, called under the lock, returns false. `hedge_after` as for
-    /// [`join`](Self::join).
+    /// Starts a load if the key is free and `is_done`, called under the lock, returns false. [`join`](Self::join) explains
+    /// `hedge_after`.
     pub fn try_start(
         self: &Arc<Self>,
         key: &K,
@@ -317,7 +317,7 @@ impl<K: Hash + Eq, T: Clone> Leader<K, T> {
         guard
     }
 
-    /// Leaves the load to its other leaders. If there is none, `error` completes it. After that no further waiter hedges it.
+    /// If other leaders are active they go on, and no further waiter hedges the load. Otherwise `error` completes it.
     pub fn fail(mut self, error: T) {
         let load = self.load().clone();
         self.load = None;
@@ -396,7 +396,7 @@ impl<K: Hash + Eq, T: Clone> WaitTimer<K, T> {
     }
 
     /// Wakes waiters whose deadline has passed, and one that is to lead beside the leader. Returns the next such time;
-    /// `None`: there is none, and the next waiter gets a new timer.
+    /// `None`: no waiter has one, and the next one gets a new timer.
     pub fn expire(&self, now: Time) -> Option<Time> {
         let (wakers, next) = self.watch.load.core.lock().expire(now);
         wakers.into_iter().for_each(Waker::wake);
@@ -473,8 +473,8 @@ struct Hedges {
 #[derive(Debug)]
 enum LoadPhase<T> {
     Led,
-    /// The elected waiter has been woken and does not lead yet; `None`: it left. There may be leaders at work: it is a
-    /// hedge then.
+    /// The elected waiter has been woken and does not lead yet; `None`: it left. If there are active leaders, it is to hedge
+    /// their load.
     Vacant {
         elected: Option<u64>,
     },
@@ -676,23 +676,19 @@ impl<T: Clone> LoadState<T> {
         else {
             return PollOutcome::Pending;
         };
-        let (can_lead, is_timed_out) = (position.can_lead, position.is_timed_out);
-        if is_timed_out && (self.leaders_active > 0 || !can_lead) {
+        // A waiter whose deadline has passed leads only if there is no other leader.
+        let is_wanted = !position.is_timed_out || self.leaders_active == 0;
+        if position.can_lead && is_wanted && matches!(self.phase, LoadPhase::Vacant { .. }) {
+            self.queue.remove(number);
+            return PollOutcome::Lead(self.add_leader());
+        }
+        if position.is_timed_out {
             self.queue.remove(number);
             if matches!(self.phase, LoadPhase::Vacant { elected: Some(elected) } if elected == number) {
                 self.phase = LoadPhase::Led;
             }
             return PollOutcome::TimedOut;
         }
-        if can_lead && matches!(self.phase, LoadPhase::Vacant { .. }) {
-            self.queue.remove(number);
-            return PollOutcome::Lead(self.add_leader());
-        }
-        if is_timed_out {
-            self.queue.remove(number);
-            return PollOutcome::TimedOut;
-        }
-        let Some(position) = self.queue.get_mut(number) else { return PollOutcome::Pending };
         match &mut position.waker {
             Some(known) => known.clone_from(waker),
             unknown => *unknown = Some(waker.clone()),

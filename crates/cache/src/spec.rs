@@ -313,13 +313,13 @@ impl<T> CacheTable<T> {
 /// Settings whose default depends on more than the strategy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatedKey {
-    /// `ttl`
+    /// `ttl`: how long a value is fresh.
     Ttl,
-    /// `fetch`
+    /// `fetch`: the caller that loads.
     Fetch,
-    /// `load.deadline`
+    /// `load.deadline`: when a load is cancelled.
     Deadline,
-    /// `load.hedge_after`
+    /// `load.hedge_after`: when a waiter loads, too.
     HedgeAfter,
     /// Anything of `breaker`.
     Breaker,

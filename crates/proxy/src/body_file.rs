@@ -70,7 +70,7 @@ pub struct BodyFile {
     page_bytes: usize,
     free: Lock<FreeExtents>,
     spare_pages_max: usize,
-    /// Bodies may take so many bytes.
+    /// The most bytes that bodies may take.
     bytes_max: AtomicUsize,
     /// Bytes of bodies for which there was no room.
     refused_bytes: AtomicUsize,

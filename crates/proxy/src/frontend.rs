@@ -13,7 +13,7 @@
 //! **Connection limit.** At [`FrontendSettings::connections_max`] a new connection replaces another one, the longest idle of a
 //! sample, as in nginx; a connection that has not begun its first request counts as idle. The order of replacement:
 //! 1. an idle connection of a client with more than an eighth of all connections;
-//! 2. a connection to such a client that waits for the rest of a request, or until the client reads;
+//! 2. a connection of such a client whose request is incomplete, or whose response is not read;
 //! 3. an idle connection of any client, unless the new one belongs to such a client;
 //! 4. with the same exception, a connection that waits for a trusted proxy.
 //!
@@ -24,8 +24,9 @@
 //! connections are closed in the same order. The new connection takes one that was kept in `reserve`: it is served if another one
 //! closes for it, and otherwise refused in the same way.
 //!
-//! **Requests** count with their memory, for HTTP/1 only that of their bodies: 64 KiB for each connection of the limit, of which a client may
-//! have an eighth. Beyond that a request gets a 503, and its connection ends. A client at [`FrontendSettings::connections_per_client_max`] loses its own longest idle connection.
+//! **Requests** count with their memory; for HTTP/1 only their bodies. All together may have 64 KiB for each connection of the limit, one
+//! client an eighth. Beyond that a request gets a 503, and its connection ends. A client at
+//! [`FrontendSettings::connections_per_client_max`] loses its own longest idle connection.
 //!
 //! **Rejected requests.** hyper frames requests. It normalises some heads before a handler sees them (`Content-Length`
 //! beside `Transfer-Encoding`, repeated lengths, lines that end in a bare LF): `scan` reads the same bytes and rejects

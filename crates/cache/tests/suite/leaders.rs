@@ -323,7 +323,7 @@ fn slow_or_silent_load_is_hedged_once_an_interval() {
         assert_eq!(misses, 1, "{case}: the caller whose load has answered");
     }
 
-    // After the first load's deadline there are no more hedges, and the last one's deadline ends the wait.
+    // The deadline of the first load ends the hedging, that of the last hedge the wait.
     let (loads, answers) = hedged(vec![None; 4]);
     assert_eq!(loads, 4);
     for (result, _, waited) in &answers {

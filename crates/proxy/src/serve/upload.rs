@@ -44,30 +44,29 @@ pub struct Upload<B> {
     lease: BlockLease,
 }
 
-/// What uploads may take of an origin at the same time, which clients share: half of its connections, and of memory
-/// 64 KiB of memory for each.
+/// The uploads to an origin share half of its connections, and memory for long beginnings: 64 KiB for each connection.
 pub struct UploadShare {
     slots: Arc<Lock<UploadSlots>>,
-    blocks_budget: Arc<Lock<BlockBudget>>,
+    /// Buffered blocks of [`BUFFERED_BYTES_MAX`] beyond the first of each upload.
+    blocks: Arc<Lock<SharedBudget>>,
     queue_timeout: Duration,
 }
 
-/// Buffered blocks of [`BUFFERED_BYTES_MAX`] beyond the first of each upload.
-struct BlockBudget {
+/// A number of units that clients share.
+struct SharedBudget {
     max: usize,
     taken: ClientCounts,
 }
 
 /// Blocks of one upload, until it is dropped.
 struct BlockLease {
-    of: Arc<Lock<BlockBudget>>,
+    of: Arc<Lock<SharedBudget>>,
     client: Client,
     blocks: usize,
 }
 
 struct UploadSlots {
-    max: usize,
-    taken: ClientCounts,
+    budget: SharedBudget,
     /// A dropped sender has given up its place.
     queue: FairQueue<oneshot::Sender<UploadPermit>>,
     last_id: u64,
@@ -85,24 +84,39 @@ struct UploadWaiter<'a> {
     id: u64,
 }
 
-impl UploadSlots {
+impl SharedBudget {
+    fn new(max: usize) -> Self {
+        Self { max, taken: ClientCounts::default() }
+    }
+
     fn free(&self) -> usize {
         self.max - self.taken.total()
     }
 
+    /// Takes a unit, if the client may have one more.
     fn try_take(&mut self, client: Client) -> bool {
-        let free = self.free();
-        let is_next = self.queue.next(&self.taken, free).is_none() && self.taken.may_take(client, free);
-        if is_next {
+        let may_take = self.taken.may_take(client, self.free());
+        if may_take {
             self.taken.add(client);
         }
-        is_next
+        may_take
+    }
+}
+
+impl UploadSlots {
+    /// The waiting client whose turn it is.
+    fn next_client(&self) -> Option<Client> {
+        self.queue.next(&self.budget.taken, self.budget.free())
+    }
+
+    fn try_take(&mut self, client: Client) -> bool {
+        self.next_client().is_none() && self.budget.try_take(client)
     }
 
     /// The next waiter, which gets a slot.
     fn grant_next(&mut self) -> Option<(oneshot::Sender<UploadPermit>, Client)> {
-        let client = self.queue.next(&self.taken, self.free())?;
-        self.taken.add(client);
+        let client = self.next_client()?;
+        self.budget.taken.add(client);
         self.queue.pop(client).map(|waiter| (waiter, client))
     }
 }
@@ -110,18 +124,11 @@ impl UploadSlots {
 impl BlockLease {
     /// Takes another block, if the client may have one.
     fn try_grow(&mut self) -> bool {
-        let mut all = self.of.lock();
-        let free = all.max - all.taken.total();
-        let may_grow = all.taken.may_take(self.client, free);
-        if may_grow {
-            all.taken.add(self.client);
-            self.blocks += 1;
-        }
+        let may_grow = self.of.lock().try_take(self.client);
+        self.blocks += usize::from(may_grow);
         may_grow
     }
-}
 
-impl BlockLease {
     /// Gives blocks beyond these back.
     fn shrink_to(&mut self, blocks: usize) {
         if self.blocks > blocks {
@@ -142,7 +149,7 @@ impl Drop for UploadPermit {
     fn drop(&mut self) {
         let granted = {
             let mut slots = self.slots.lock();
-            slots.taken.remove(self.client);
+            slots.budget.taken.remove(self.client);
             iter::from_fn(|| slots.grant_next()).collect::<Vec<_>>()
         };
         for (waiter, client) in granted {
@@ -160,8 +167,8 @@ impl Drop for UploadWaiter<'_> {
 }
 
 impl UploadShare {
+    /// `responses_max`: the requests that the origin takes at once, of which half may be uploads.
     #[must_use]
-    /// `responses_max`: as many uploads are half of all requests that the origin takes at once.
     pub fn new(
         connections_max: usize,
         responses_max: usize,
@@ -169,17 +176,12 @@ impl UploadShare {
         queue_timeout: Duration,
     ) -> Self {
         let slots = UploadSlots {
-            max: responses_max.div_ceil(2),
-            taken: ClientCounts::default(),
+            budget: SharedBudget::new(responses_max.div_ceil(2)),
             queue: FairQueue::new(waiting_max),
             last_id: 0,
         };
-        let blocks_budget = BlockBudget { max: connections_max, taken: ClientCounts::default() };
-        Self {
-            slots: Arc::new(Lock::new(slots)),
-            blocks_budget: Arc::new(Lock::new(blocks_budget)),
-            queue_timeout,
-        }
+        let blocks = SharedBudget::new(connections_max);
+        Self { slots: Arc::new(Lock::new(slots)), blocks: Arc::new(Lock::new(blocks)), queue_timeout }
     }
 
     #[must_use]
@@ -216,7 +218,7 @@ impl UploadShare {
 impl<B: RequestBody> Upload<B> {
     /// Reads the beginning of `body`; if that is not all, waits for a connection of the share.
     pub async fn begin(mut body: B, share: &UploadShare, client: Client) -> Result<Self, UpstreamError> {
-        let lease = BlockLease { of: Arc::clone(&share.blocks_budget), client, blocks: 0 };
+        let lease = BlockLease { of: Arc::clone(&share.blocks), client, blocks: 0 };
         if body.is_end_stream() {
             return Ok(Self { read: VecDeque::new(), rest: None, _permit: None, lease });
         }
@@ -368,7 +370,7 @@ mod tests {
                 assert!(read(upload).await == content(bytes), "{bytes} in parts of {part}");
             }
         }
-        assert_eq!(share.blocks_budget.lock().taken.total(), 0);
+        assert_eq!(share.blocks.lock().taken.total(), 0);
         let body = Full::new(Bytes::from(content(BUFFERED_BYTES_MAX + 1)));
         let upload = Upload::begin(body, &share, A).await.expect("a beginning");
         assert!(upload.rest.is_some(), "one of known length need not be read");
@@ -382,7 +384,7 @@ mod tests {
             uploads.push(begin(1 << 20, 1 << 16, &share, A).await);
         }
         // Three quarters: three whole ones, and a part of the fourth.
-        assert_eq!(share.blocks_budget.lock().taken.count(A), 48);
+        assert_eq!(share.blocks.lock().taken.count(A), 48);
         assert_eq!(uploads.iter().filter(|upload| upload.size_hint().exact().is_some()).count(), 3);
         let of_b = begin(10 * BUFFERED_BYTES_MAX, 1 << 16, &share, B).await;
         assert!(of_b.size_hint().exact().is_some(), "there is room for another client");
@@ -390,7 +392,7 @@ mod tests {
         for upload in uploads {
             assert!(read(upload).await == content(1 << 20), "those without room are whole, too");
         }
-        assert_eq!(share.blocks_budget.lock().taken.total(), 0);
+        assert_eq!(share.blocks.lock().taken.total(), 0);
     }
 
     #[test]

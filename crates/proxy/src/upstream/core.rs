@@ -23,11 +23,11 @@ pub(super) trait ReusableConnection {
     fn idle_max(&self) -> Option<Duration>;
 }
 
-/// Whether a request may go on a used connection.
+/// The connections that a request accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reuse {
     Allowed,
-    /// It gets a new one, if one may be opened: the origin may close a used one, and the request cannot be sent again.
+    /// A new one, if one may be opened: the origin may close a used one, and the request cannot be sent again.
     Avoided,
 }
 
@@ -75,45 +75,45 @@ struct EndpointState<One, Many> {
     health: Health,
 }
 
+/// The shortest default of common servers is two seconds (Gunicorn).
+const ASSUMED_KEEP_ALIVE: Duration = Duration::from_secs(1);
+
 /// How long the origin keeps an idle connection open, as far as has been seen.
+#[derive(Default)]
 struct ObservedKeepAlive {
-    /// The longest time after which a connection was still open, or was closed.
-    longest: Duration,
-    /// Nothing has been seen yet.
-    is_assumed: bool,
+    /// The longest time after which a connection was still open, or was closed. `None`: nothing has been seen.
+    longest: Option<Duration>,
     seen_at: Time,
 }
 
-impl Default for ObservedKeepAlive {
-    /// The shortest default of common servers is two seconds (Gunicorn).
-    fn default() -> Self {
-        Self { longest: Duration::from_secs(1), is_assumed: true, seen_at: Time::ZERO }
-    }
-}
-
 impl ObservedKeepAlive {
-    /// A connection that was idle for this time is open, or has just been closed.
+    fn longest(&self) -> Duration {
+        self.longest.unwrap_or(ASSUMED_KEEP_ALIVE)
+    }
+
+    /// A connection that was idle for this time is open.
     fn record_kept(&mut self, idle: Duration, now: Time) {
-        if idle > self.longest {
-            *self = Self { longest: idle, is_assumed: false, seen_at: now };
+        if idle > self.longest() {
+            *self = Self { longest: Some(idle), seen_at: now };
         }
     }
 
     /// The origin has closed a connection after this time. A shorter one than seen before counts an eighth, once a second: an origin
     /// that reloads closes all of them at once.
     fn record_closed(&mut self, idle: Duration, now: Time) {
-        if self.is_assumed {
-            *self = Self { longest: idle, is_assumed: false, seen_at: now };
-        }
-        self.record_kept(idle, now);
-        if idle < self.longest && now - self.seen_at >= Duration::from_secs(1) {
-            (self.longest, self.seen_at) = (self.longest / 8 * 7 + idle / 8, now);
+        match self.longest {
+            Some(longest) if idle < longest => {
+                if now - self.seen_at >= Duration::from_secs(1) {
+                    *self = Self { longest: Some(longest / 8 * 7 + idle / 8), seen_at: now };
+                }
+            }
+            _ => *self = Self { longest: Some(idle), seen_at: now },
         }
     }
 
     /// How long an idle connection takes requests. After that the origin may close it while a request is on its way.
     fn reusable_for(&self) -> Duration {
-        self.longest / 4 * 3
+        self.longest() / 4 * 3
     }
 }
 

@@ -74,7 +74,7 @@ const ATTACKS: [Attack; 13] = [
     Attack::Pings,
 ];
 
-/// Mixes that took the most come first, then each attack alone, then two to four of them. `STOCKADE_MIXES=30`: so many mixes.
+/// First the mixes that took the most memory, then each attack alone, then two to four together. `STOCKADE_MIXES=30` sets their number.
 #[test]
 fn mixes_of_attacks_stay_below_the_bound_of_memory() {
     let mixes = std::env::var("STOCKADE_MIXES").map_or(5, |mixes| mixes.parse().expect("a number"));
