@@ -13,7 +13,7 @@ use stockade_model::{outcome::Outcome, time::Runtime};
 
 use super::{
     context::RequestContext,
-    fetch::{OriginFailure, freshened_by_head, load},
+    fetch::{OriginFailure, freshened_by_head, is_failure, load},
     markers,
     passthrough::{BreakerVerdict, forward, forward_admitted, pass_through},
     reply::{NotServable, Reply, SelectedResponse, cache_status},
@@ -413,12 +413,17 @@ pub async fn serve_head(context: &Arc<RequestContext>, body: ClientBody) -> Repl
     }
     let started = system_now();
     let reply = match BreakerVerdict::of(context, &body).await {
-        Ok(verdict) => forward_admitted(context, body, Forward::Stale, verdict).await,
-        Err(_) if context.directives.is_empty() && !found.servable_for.is_zero() => {
-            let cache_status = CacheStatus::stored(Outcome::Fallback, stored.ttl_s(resident).min(-1));
-            let selected = SelectedResponse { stored: &stored, resident, cache_status };
-            return reply_or_forward(context, &selected).await;
-        }
+        Ok(verdict) => Ok(forward_admitted(context, body, Forward::Stale, verdict).await),
+        Err(refused) => Err(refused),
+    };
+    let has_failed = reply.as_ref().map_or(true, |reply| is_failure(reply.response.status()));
+    if has_failed && let Some((stored, resident)) = fallback(context, &entry_key) {
+        let cache_status = CacheStatus::stored(Outcome::Fallback, stored.ttl_s(resident).min(-1));
+        let selected = SelectedResponse { stored: &stored, resident, cache_status };
+        return reply_or_forward(context, &selected).await;
+    }
+    let reply = match reply {
+        Ok(reply) => reply,
         Err(refused) => return Reply::error(context, &refused, Forward::Stale),
     };
     let (response, length) = (&reply.response, stored.body.length().unwrap_or(0));
@@ -448,4 +453,12 @@ pub async fn serve_head(context: &Arc<RequestContext>, body: ClientBody) -> Repl
         HeadEffect::Nothing => {}
     }
     reply
+}
+
+/// The stored response that answers a request which the origin has not, and how long it has been stored.
+fn fallback(context: &RequestContext, entry_key: &EntryKey) -> Option<(Arc<StoredResponse>, Duration)> {
+    let found = context.route.cache.peek(entry_key)?;
+    let CacheEntry::Response(stored) = found.value else { return None };
+    let may_answer = context.directives.is_empty() && !found.servable_for.is_zero();
+    (may_answer && stored.matches(&context.headers)).then_some((stored, found.age))
 }
