@@ -8,11 +8,13 @@ pub(crate) mod join;
 
 use std::{
     collections::VecDeque,
-    future::Future,
+    future::{Future, poll_fn},
     hash::Hash,
     mem,
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::{Arc, Weak},
+    task::Poll,
     time::Duration,
 };
 
@@ -26,9 +28,11 @@ use stockade_model::{
 use tokio::sync::oneshot;
 
 use crate::{
-    engine::loader::{BoxError, LoadFailure},
+    breaker::LoadOutcome,
+    engine::loader::{BoxError, LoadFailure, LoadedValue, Loader},
     error::Error,
-    locks::{Lock, MutexGuard},
+    locks::{AtomicU64, Lock, MutexGuard, Ordering},
+    store::Reservation,
 };
 
 /// When the keys that wait are loaded.
@@ -74,6 +78,8 @@ struct Batches<K, V, R> {
     deadline: Duration,
     load: LoadFn<K, V>,
     gathered: Lock<Gathered<K, V>>,
+    /// Keys that have left the queue.
+    taken: AtomicU64,
 }
 
 /// The keys that wait for a batch.
@@ -81,6 +87,8 @@ struct Gathered<K, V> {
     waiting: Waiting<K, V>,
     /// The keys of `waiting`, longest first.
     order: VecDeque<K>,
+    /// Keys that have entered the queue.
+    added: u64,
     /// Batches whose load has not ended.
     running: usize,
     /// The number of the current window. A timer of an earlier one does nothing.
@@ -89,10 +97,15 @@ struct Gathered<K, V> {
     is_due: bool,
 }
 
-/// Keys that are loaded together. If it is dropped, for instance because the load panicked, its keys fail and the next
-/// batch starts.
-struct Batch<K: Hash + Eq + Clone + Send + Sync + 'static, V: Clone + Send + Sync + 'static, R: Runtime> {
+/// The right to load batches, one after the other. [`Batches::concurrent_max`](Batching::concurrent_max) of them exist at most.
+struct Runner<K: Hash + Eq + Clone + Send + Sync + 'static, V: Clone + Send + Sync + 'static, R: Runtime> {
     batches: Arc<Batches<K, V, R>>,
+    first: Option<Batch<K, V>>,
+    has_ended: bool,
+}
+
+/// Keys that are loaded together.
+struct Batch<K, V> {
     keys: Vec<K>,
     receivers: Waiting<K, V>,
 }
@@ -128,21 +141,67 @@ where
         let gathered = Gathered {
             waiting: HashMap::with_hasher(FixedState::with_seed(seed.0)),
             order: VecDeque::new(),
+            added: 0,
             running: 0,
             window: 0,
             is_due: false,
         };
-        Self(Arc::new(Batches { runtime, batching, deadline, load, gathered: Lock::new(gathered) }))
+        let (gathered, taken) = (Lock::new(gathered), AtomicU64::new(0));
+        Self(Arc::new(Batches { runtime, batching, deadline, load, gathered, taken }))
     }
 
-    /// A load of one key as part of a batch, for [`Cache::get_with`](crate::Cache::get_with).
-    pub fn one(&self, key: K) -> impl FnOnce() -> BoxFuture<Result<V, BoxError>> + Send + use<K, V, R> {
-        let batches = Arc::clone(&self.0);
-        move || {
-            let value = batches.add(key);
-            let lost = |_| Err(LoadFailure::from(Error::LeaderLost));
-            Box::pin(async move { value.await.unwrap_or_else(lost).map_err(Into::into) })
-        }
+    /// A load of one key as part of a batch.
+    pub(crate) fn one(&self, key: K) -> BatchedKey<K, V, R> {
+        BatchedKey { batches: Arc::clone(&self.0), key }
+    }
+}
+
+/// Loads one key as part of a batch.
+pub(crate) struct BatchedKey<K, V, R> {
+    batches: Arc<Batches<K, V, R>>,
+    key: K,
+}
+
+impl<K, V, R> Loader<K, V> for BatchedKey<K, V, R>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    R: Runtime,
+{
+    const RESERVES_BYTES: bool = true;
+    const HAS_DEADLINE: bool = true;
+
+    fn load(
+        self,
+        _room: impl FnOnce() -> Reservation<K, V>,
+    ) -> impl Future<Output = Result<LoadedValue<K, V>, BoxError>> + Send + 'static {
+        self.load_in_batch()
+    }
+}
+
+impl<K, V, R> BatchedKey<K, V, R>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    R: Runtime,
+{
+    async fn load_in_batch(self) -> Result<LoadedValue<K, V>, BoxError> {
+        let Self { batches, key } = self;
+        let queued_until = batches.runtime.now() + batches.deadline;
+        let (number, mut value) = batches.add(key);
+        let value = match before(&batches.runtime, queued_until, &mut value).await {
+            Some(value) => value,
+            // The time of its batch is bounded.
+            None if batches.taken.load(Ordering::SeqCst) > number => value.await,
+            None => {
+                let error = Error::QueueTimeout { after: batches.deadline };
+                return Err(LoadFailure { error, outcome: LoadOutcome::NotRun }.into());
+            }
+        };
+        // Without an answer its task was dropped, by a runtime that shuts down.
+        let lost = |_| Err(LoadFailure { error: Error::LeaderLost, outcome: LoadOutcome::NotRun });
+        let value = value.unwrap_or_else(lost)?;
+        Ok(LoadedValue::complete(value))
     }
 }
 
@@ -152,40 +211,73 @@ where
     V: Clone + Send + Sync + 'static,
     R: Runtime,
 {
-    /// Adds a key to the next batch.
-    fn add(self: &Arc<Self>, key: K) -> oneshot::Receiver<LoadedKey<V>> {
+    /// Adds a key to the next batch. Returns its number in the queue, and the receiver of its value.
+    fn add(self: &Arc<Self>, key: K) -> (u64, oneshot::Receiver<LoadedKey<V>>) {
         let (sender, receiver) = oneshot::channel();
         let mut gathered = self.gathered.lock();
         let is_first = gathered.order.is_empty();
-        let Gathered { waiting, order, .. } = &mut *gathered;
+        let Gathered { waiting, order, added, .. } = &mut *gathered;
         let add_key = |key: &K| {
             order.push_back(key.clone());
+            *added += 1;
             Receivers::new()
         };
         waiting.entry(key).or_insert_with_key(add_key).push(sender);
+        let number = *added - 1;
         if gathered.order.len() >= self.batching.keys_max {
             gathered.is_due = true;
-            self.start_next(gathered);
+            self.start_runner(gathered);
         } else if is_first && !gathered.is_due {
-            let (batches, window) = (Arc::downgrade(self), gathered.window);
+            let timer = WindowTimer { batches: Arc::downgrade(self), window: gathered.window };
             let end = self.runtime.now() + self.batching.window;
             drop(gathered);
-            self.runtime.spawn(end_window(batches, window, end, self.runtime.clone()));
+            self.runtime.spawn(timer.run(end, self.runtime.clone()));
         }
-        receiver
+        (number, receiver)
     }
 
-    /// Starts the next batch, if it is due and may run.
-    fn start_next(self: &Arc<Self>, mut gathered: MutexGuard<'_, Gathered<K, V>>) {
+    /// Starts a task with the batch that is due, unless as many run as may.
+    fn start_runner(self: &Arc<Self>, mut gathered: MutexGuard<'_, Gathered<K, V>>) {
         if !gathered.is_due || gathered.running >= self.batching.concurrent_max {
             return;
         }
-        let hasher = gathered.waiting.hasher().clone();
+        let first = gathered.take_batch(self.batching.keys_max, &self.taken);
+        if first.keys.is_empty() {
+            return;
+        }
+        gathered.running += 1;
+        // Without the lock: a runtime that has shut down drops the runner at once.
+        drop(gathered);
+        let runner = Runner { batches: Arc::clone(self), first: Some(first), has_ended: false };
+        self.runtime.spawn(runner.run());
+    }
+
+    /// Fails the loads that wait, in the place of a task that a runtime has dropped.
+    fn abandon(&self, is_last: impl FnOnce(&mut Gathered<K, V>) -> bool) {
+        let mut gathered = self.gathered.lock();
+        if !is_last(&mut gathered) {
+            return;
+        }
+        gathered.is_due = false;
+        gathered.window += 1;
+        self.taken.fetch_add(gathered.order.len() as u64, Ordering::SeqCst);
+        gathered.order.clear();
+        let waiting = mem::take(&mut gathered.waiting);
+        drop(gathered);
+        // Wakes the loads.
+        drop(waiting);
+    }
+}
+
+impl<K: Hash + Eq + Clone, V> Gathered<K, V> {
+    fn take_batch(&mut self, keys_max: usize, taken: &AtomicU64) -> Batch<K, V> {
+        let hasher = self.waiting.hasher().clone();
         let (mut keys, mut receivers) = (Vec::new(), Waiting::with_hasher(hasher));
-        while keys.len() < self.batching.keys_max
-            && let Some(key) = gathered.order.pop_front()
+        while keys.len() < keys_max
+            && let Some(key) = self.order.pop_front()
         {
-            let Some(mut loads) = gathered.waiting.remove(&key) else { continue };
+            taken.fetch_add(1, Ordering::SeqCst);
+            let Some(mut loads) = self.waiting.remove(&key) else { continue };
             // A load that was cancelled at its deadline needs no value.
             loads.retain(|load| !load.is_closed());
             if !loads.is_empty() {
@@ -193,82 +285,133 @@ where
                 receivers.insert(key, loads);
             }
         }
-        gathered.is_due = !gathered.order.is_empty();
-        gathered.window += 1;
-        if keys.is_empty() {
-            return;
-        }
-        gathered.running += 1;
-        drop(gathered);
-        let batch = Batch { batches: Arc::clone(self), keys, receivers };
-        self.runtime.spawn(batch.run());
+        self.is_due = !self.order.is_empty();
+        self.window += 1;
+        Batch { keys, receivers }
     }
 }
 
 /// Makes the batch of a window due at its end.
-async fn end_window<K, V, R>(batches: Weak<Batches<K, V, R>>, window: u64, end: Time, runtime: R)
-where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    R: Runtime,
+struct WindowTimer<K: Hash + Eq + Clone + Send + Sync + 'static, V: Clone + Send + Sync + 'static, R: Runtime>
 {
-    if end > runtime.now() {
-        runtime.sleep_until(end).await;
-    }
-    let Some(batches) = batches.upgrade() else { return };
-    let mut gathered = batches.gathered.lock();
-    if gathered.window != window {
-        return;
-    }
-    gathered.is_due = true;
-    batches.start_next(gathered);
+    batches: Weak<Batches<K, V, R>>,
+    window: u64,
 }
 
-impl<K, V, R> Batch<K, V, R>
+impl<K, V, R> WindowTimer<K, V, R>
 where
     K: Hash + Eq + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
     R: Runtime,
 {
-    async fn run(mut self) {
-        let Batches { runtime, deadline, load, .. } = &*self.batches;
-        let load = load(mem::take(&mut self.keys));
-        let loaded = before(runtime, runtime.now() + *deadline, load).await;
-        let failure = match loaded {
-            Some(Ok(values)) => {
-                for (key, value) in values {
-                    if let Some(receivers) = self.receivers.remove(&key) {
-                        answer(receivers, &value);
-                    }
-                }
-                Error::NotInBatch.into()
-            }
-            Some(Err(failure)) => failure,
-            None => Error::Deadline { after: *deadline }.into(),
-        };
-        for (_, receivers) in mem::take(&mut self.receivers) {
-            answer(receivers, &Err(failure.clone()));
+    async fn run(self, end: Time, runtime: R) {
+        if end > runtime.now() {
+            runtime.sleep_until(end).await;
+        }
+        let Some(batches) = self.batches.upgrade() else { return };
+        let mut gathered = batches.gathered.lock();
+        if gathered.window == self.window {
+            gathered.is_due = true;
+            batches.start_runner(gathered);
         }
     }
 }
 
-fn answer<V: Clone>(receivers: Receivers<V>, value: &LoadedKey<V>) {
-    for receiver in receivers {
-        // A load that was cancelled does not receive it.
-        drop(receiver.send(value.clone()));
-    }
-}
-
-impl<K, V, R> Drop for Batch<K, V, R>
+impl<K, V, R> Drop for WindowTimer<K, V, R>
 where
     K: Hash + Eq + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
     R: Runtime,
 {
     fn drop(&mut self) {
+        if let Some(batches) = self.batches.upgrade() {
+            batches.abandon(|gathered| gathered.window == self.window && !gathered.is_due);
+        }
+    }
+}
+
+impl<K, V, R> Runner<K, V, R>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    R: Runtime,
+{
+    async fn run(mut self) {
+        while let Some(batch) = self.first.take().or_else(|| self.next_batch()) {
+            self.load(batch).await;
+        }
+    }
+
+    /// Takes the next batch. `None`: none is due, and the runner has ended.
+    fn next_batch(&mut self) -> Option<Batch<K, V>> {
+        let Batches { batching, taken, .. } = &*self.batches;
         let mut gathered = self.batches.gathered.lock();
+        while gathered.is_due {
+            let batch = gathered.take_batch(batching.keys_max, taken);
+            if !batch.keys.is_empty() {
+                return Some(batch);
+            }
+        }
         gathered.running -= 1;
-        self.batches.start_next(gathered);
+        self.has_ended = true;
+        None
+    }
+
+    /// A panic of the load fails its keys, and no others.
+    async fn load(&self, Batch { keys, mut receivers }: Batch<K, V>) {
+        let Batches { runtime, deadline, load, .. } = &*self.batches;
+        let load = catch_panic(|| load(keys));
+        let failure = match before(runtime, runtime.now() + *deadline, load).await {
+            Some(Some(Ok(values))) => {
+                for (key, value) in values {
+                    if let Some(receivers) = receivers.remove(&key) {
+                        answer(receivers, &value);
+                    }
+                }
+                Error::NotInBatch.into()
+            }
+            Some(Some(Err(failure))) => failure,
+            Some(None) => Error::LeaderLost.into(),
+            None => Error::Deadline { after: *deadline }.into(),
+        };
+        for (_, receivers) in receivers {
+            answer(receivers, &Err(failure.clone()));
+        }
+    }
+}
+
+/// A runtime that shuts down drops its runners. The keys of their batches, and those that wait if no runner is left, fail. It starts
+/// nothing.
+impl<K, V, R> Drop for Runner<K, V, R>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    R: Runtime,
+{
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.batches.abandon(|gathered| {
+                gathered.running -= 1;
+                gathered.running == 0 && gathered.is_due
+            });
+        }
+    }
+}
+
+/// Runs a future that a function makes. `None`: one of the two has panicked; the panic hook has printed it.
+async fn catch_panic<T>(make: impl FnOnce() -> BoxFuture<T>) -> Option<T> {
+    let mut future = catch_unwind(AssertUnwindSafe(make)).ok()?;
+    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+        Ok(poll) => poll.map(Some),
+        Err(_) => Poll::Ready(None),
+    })
+    .await
+}
+
+fn answer<V: Clone>(receivers: Receivers<V>, value: &LoadedKey<V>) {
+    for receiver in receivers {
+        // A load that was cancelled does not receive it.
+        drop(receiver.send(value.clone()));
     }
 }
 

@@ -25,7 +25,7 @@ use crate::{
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let strategy = Strategy { limit: Some(Limit::bytes(64 << 20)), ..Strategy::preset("stampede")? };
+/// let strategy = Strategy { limit: Some(Limit::bytes(64 << 20)), ..Strategy::default() };
 /// let cache: Cache<String, String> = Cache::builder(strategy).weigh(heap_bytes).build()?;
 ///
 /// cache.insert("greeting".to_owned(), "good morning".to_owned());
@@ -120,7 +120,7 @@ where
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let pages: Cache<u64, Page> = Cache::builder(Strategy::preset("stampede")?)
+    /// let pages: Cache<u64, Page> = Cache::builder(Strategy::default())
     ///     .tags(|_, page: &Page, tag| page.topics.iter().for_each(|topic| tag(topic)))
     ///     .build()?;
     ///
@@ -168,7 +168,7 @@ where
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let limit = Limit::entries(100);
-    /// let strategy = Strategy { limit: Some(limit.clone()), ..Strategy::preset("stampede")? };
+    /// let strategy = Strategy { limit: Some(limit.clone()), ..Strategy::default() };
     /// let cache: Cache<u64, u64> = Cache::builder(strategy).shadow(Shadow::around(&limit)).build()?;
     /// for key in (0..150).cycle().take(300) {
     ///     cache.get_with(key, async move || Ok::<_, std::io::Error>(key)).await?;
@@ -208,7 +208,7 @@ where
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let removed = Arc::new(Mutex::new(Vec::new()));
-    /// let strategy = Strategy { limit: Some(Limit::entries(2)), ..Strategy::preset("stampede")? };
+    /// let strategy = Strategy { limit: Some(Limit::entries(2)), ..Strategy::default() };
     /// let cache: Cache<u64, u64> = {
     ///     let removed = Arc::clone(&removed);
     ///     let listener = move |key: &u64, _: &u64, reason| removed.lock().unwrap().push((*key, reason));
@@ -242,7 +242,7 @@ where
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let sessions: Cache<u64, String> =
-    ///     Cache::builder(Strategy::preset("stampede")?).time_to_idle(Duration::from_mins(30)).build()?;
+    ///     Cache::builder(Strategy::default()).time_to_idle(Duration::from_mins(30)).build()?;
     /// sessions.insert(7, "Ada".to_owned());
     /// // Each hit gives it another half an hour.
     /// assert!(sessions.get(&7).is_some());
@@ -281,12 +281,10 @@ where
         self.count_lookups()
     }
 
-    /// An empty cache in real time, on the tokio runtime of the caller.
-    ///
-    /// # Panics
-    /// Outside a tokio runtime.
+    /// An empty cache in real time. Loads and timers run on the tokio runtime of each caller, so that a cache in a `static` may
+    /// serve several runtimes, one after the other or at once. No runtime is needed to build it.
     pub fn build(self) -> Result<Cache<K, V>, InvalidStrategy> {
-        self.build_on(Live::new().with_past(), Seed::from_entropy())
+        self.build_on(Live::of_callers().with_past(), Seed::from_entropy())
     }
 
     /// An empty cache on `runtime`. `seed` determines hashing, xfetch and jitter.
@@ -325,10 +323,7 @@ where
     K: Hash + Eq + Clone + Send + Sync + 'static,
     V: Clone + Send + Sync + 'static,
 {
-    /// An empty cache in real time, on the tokio runtime of the caller.
-    ///
-    /// # Panics
-    /// Outside a tokio runtime.
+    /// An empty cache in real time: [`Builder::build`].
     pub fn new(strategy: Strategy) -> Result<Self, InvalidStrategy> {
         Self::builder(strategy).build()
     }

@@ -122,7 +122,8 @@ where
 
     /// Stores a value that did not come from a load, for the strategy's `ttl`.
     ///
-    /// A load of the same key in flight answers its waiters and is not stored. xfetch does not refresh the value
+    /// It follows all that was stored and invalidated before. A load of the same key in flight answers its waiters and is not stored.
+    /// xfetch does not refresh the value
     /// before it expires, because the duration of a load is not known. A value that a limit in bytes rejects is not
     /// stored, and the stored value of its key is removed.
     pub fn insert(&self, key: K, value: V) -> Insertion {
@@ -164,7 +165,7 @@ where
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let strategy = Strategy { ttl: Some(Duration::from_secs(60)), ..Strategy::preset("stampede")? };
+    /// let strategy = Strategy { ttl: Some(Duration::from_secs(60)), ..Strategy::default() };
     /// let requests: Cache<&str, u32> = Cache::new(strategy)?;
     /// // Requests of a client in a minute that begins with the first.
     /// let count = |client| {
@@ -218,11 +219,13 @@ where
         self.engine.invalidate_tag(tag, how)
     }
 
-    /// Invalidates the entries of keys that match. Returns their number. Values that are being loaded are answered
+    /// Invalidates the entries that match. Returns their number. Values that are being loaded are answered
     /// and not stored. Other nodes of a [shared tier](crate::Builder::shared_tier) invalidate everything.
-    pub fn invalidate_where(&self, is_it: impl Fn(&K) -> bool, how: Invalidation) -> usize {
+    ///
+    /// `matches` is called with copies of each entry, without a lock: it may call the cache.
+    pub fn invalidate_if(&self, matches: impl Fn(&K, &V) -> bool, how: Invalidation) -> usize {
         self.engine.publish_invalidation(|_| InvalidationTarget::All, how);
-        self.engine.invalidate_where(&is_it, how)
+        self.engine.invalidate_if(matches, how)
     }
 
     /// Invalidates all entries, and values that are being loaded. Returns the number of entries.
@@ -270,14 +273,15 @@ where
     /// The values of many keys, in their order. Keys that need a load are loaded together, also with those of other
     /// callers: each as [`get_with`](Self::get_with) would, and the failure of one is not that of the others.
     ///
-    /// Background refreshes are batches, too. For a single key, pass [`BatchLoader::one`] to `get_with`.
+    /// Background refreshes are batches, too. A key waits for its batch for `load.deadline` at most
+    /// ([`Error::QueueTimeout`], which says nothing about the source); then the batch has the same time.
     ///
     /// ```
     /// use stockade_cache::{Batching, Cache, Error, Strategy};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let cache: Cache<u64, String> = Cache::new(Strategy::preset("stampede")?)?;
+    /// let cache: Cache<u64, String> = Cache::new(Strategy::default())?;
     /// let users = cache.batch_loader(Batching::DEFAULT, async |ids: Vec<u64>| {
     ///     // SELECT id, name FROM users WHERE id = ANY($1)
     ///     let rows = ids.into_iter().filter(|id| *id < 100).map(|id| (id, Ok(format!("user {id}"))));
@@ -304,7 +308,7 @@ where
                     Some(Ok(answer))
                 }
                 None => {
-                    pending.push(self.get_with(key.clone(), loader.one(key)));
+                    pending.push(self.engine.serve(key.clone(), loader.one(key), CacheMode::Default));
                     None
                 }
             };
@@ -347,7 +351,7 @@ where
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// // The second of the pair is its version.
-    /// let cache: Cache<u64, (String, u64)> = Cache::new(Strategy::preset("stampede")?)?;
+    /// let cache: Cache<u64, (String, u64)> = Cache::new(Strategy::default())?;
     /// let load = async |stored: Option<(String, u64)>| {
     ///     // SELECT name, version FROM users WHERE id = $1 AND version <> $2
     ///     let row = stored.is_none().then(|| ("Ada Lovelace".to_owned(), 3));
@@ -390,6 +394,15 @@ where
     {
         let now = self.engine.runtime.coarse_now();
         self.engine.store.peek(key, now)
+    }
+
+    /// Removes the entries that are not served any more, fresh or stale, or are idle. Returns their number.
+    ///
+    /// Every store removes a few of them, so a cache into which values are stored needs no call. One that is only read keeps them until then;
+    /// call this now and then if their memory, or the [listener](crate::Builder::on_removal), should not wait. It examines all entries, 128
+    /// under one lock.
+    pub fn purge_expired(&self) -> usize {
+        self.engine.store.purge_expired(self.engine.runtime.coarse_now())
     }
 
     /// Waits until no load is in flight and every store has been performed.

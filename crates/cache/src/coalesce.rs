@@ -16,14 +16,16 @@
 //!
 //! A load may be hedged: if it takes longer than `hedge_after`, one waiter becomes a further leader, and another one after each further
 //! `hedge_after`. The first value completes the load. A leader that [fails](Leader::fail) leaves it to the others; the error of the last one
-//! completes it.
+//! completes it. Hedges have a [budget], a share of all loads.
 //!
-//! A waiter may have a deadline. One [`WaitTimer`] per load wakes the waiters whose deadline has passed: ten
-//! thousand waiters need one timer, and a load without waiters needs none.
+//! A waiter may have a deadline. One [`WaitTimer`] per load and runtime wakes the waiters whose deadline has passed: ten
+//! thousand waiters need one timer, and a load without waiters needs none. No waiter depends on the timer of another runtime, which may
+//! stand still or shut down.
 //!
 //! All of this is synchronous: there is no runtime and no clock, and wakers are called outside the locks. Lock
 //! order: table, then load.
 
+mod budget;
 mod wait_queue;
 
 use std::{
@@ -38,9 +40,16 @@ use std::{
 
 use foldhash::quality::FixedState;
 use hashbrown::HashMap;
-use stockade_model::{seed::Seed, time::Time};
+use smallvec::SmallVec;
+use stockade_model::{
+    seed::Seed,
+    time::{RuntimeId, Time},
+};
 
-use self::wait_queue::{QueuedWaiter, WaitQueue};
+use self::{
+    budget::HedgeBudget,
+    wait_queue::{QueuedWaiter, WaitQueue},
+};
 use crate::{locks::Lock, sharded::Sharded};
 
 /// Number of tables, each with its own lock.
@@ -55,9 +64,27 @@ const LEADERS_MAX: u32 = 4;
 pub struct Coalescer<K, T> {
     tables: Sharded<Lock<Table<K, T>>>,
     lost_result: fn() -> T,
+    budget: HedgeBudget,
 }
 
 type Table<K, T> = HashMap<K, Arc<InFlightLoad<K, T>>, FixedState>;
+
+/// A caller that joins a load, and the runtime whose timer ends its wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// The time.
+    pub at: Time,
+    /// The caller's runtime.
+    pub runtime: RuntimeId,
+    /// Loads that started before are not joined: the runtime of their task stands still.
+    pub abandoned_before: Time,
+}
+
+impl From<Time> for Arrival {
+    fn from(at: Time) -> Self {
+        Self { at, runtime: RuntimeId::default(), abandoned_before: Time::ZERO }
+    }
+}
 
 /// The result of [`Coalescer::join`].
 #[derive(Debug)]
@@ -90,7 +117,11 @@ impl<K: Hash + Eq + Clone, T: Clone> Coalescer<K, T> {
     #[must_use]
     pub fn new(seed: Seed, lost_result: fn() -> T) -> Arc<Self> {
         let table = |_, hasher: &FixedState| Lock::new(HashMap::with_hasher(hasher.clone()));
-        Arc::new(Self { tables: Sharded::new(seed, TABLES, table), lost_result })
+        Arc::new(Self {
+            tables: Sharded::new(seed, TABLES, table),
+            lost_result,
+            budget: HedgeBudget::default(),
+        })
     }
 
     /// Joins the load of `key`, or starts one. `deadline` maps the start of the load to the deadline of this
@@ -105,22 +136,24 @@ impl<K: Hash + Eq + Clone, T: Clone> Coalescer<K, T> {
     pub fn join<A>(
         self: &Arc<Self>,
         key: &K,
-        now: Time,
+        arrival: impl Into<Arrival>,
         hedge_after: Option<Duration>,
         deadline: impl FnOnce(Time) -> Time,
         find_stored: impl FnOnce() -> Option<A>,
         serves: impl FnOnce(&T) -> bool,
     ) -> JoinOutcome<K, T, A> {
+        let arrival = arrival.into();
         // Dropped after the lock: dropping a value may run any code.
         let _outdated;
         let mut table = self.table(key).lock();
-        if let Some(load) = table.get(key) {
-            let registration = load.core.lock().register_until(now, deadline(load.started_at));
+        if let Some(load) = table.get(key).filter(|load| load.started_at >= arrival.abandoned_before) {
+            let deadline = deadline(load.started_at);
+            let registration = load.core.lock().register_until(arrival, deadline, &self.budget);
             match registration {
                 Registration::Queued { position, needs_timer } => {
-                    return load.wait(position, needs_timer);
+                    return load.wait(position, needs_timer.then_some(arrival.runtime));
                 }
-                Registration::Lead(ordinal) => return JoinOutcome::Lead(load.leader(ordinal)),
+                Registration::Lead(role) => return JoinOutcome::Lead(load.leader(role)),
                 Registration::DeadlinePassed => return JoinOutcome::DeadlinePassed,
                 Registration::Completed(answer) if serves(&answer) => return JoinOutcome::Completed(answer),
                 Registration::Completed(answer) => _outdated = answer,
@@ -129,11 +162,11 @@ impl<K: Hash + Eq + Clone, T: Clone> Coalescer<K, T> {
         if let Some(answer) = find_stored() {
             return JoinOutcome::Stored(answer);
         }
-        let load = self.new_load(key, now, true, hedge_after);
+        let load = self.new_load(key, arrival.at, true, hedge_after);
         let replaced = table.insert(key.clone(), Arc::clone(&load));
         drop(table);
         drop(replaced);
-        JoinOutcome::Lead(load.leader(0))
+        JoinOutcome::Lead(load.leader(LeaderRole::FIRST))
     }
 
     /// Starts a load if the key is free and `is_done`, called under the lock, returns false. [`join`](Self::join) explains
@@ -151,7 +184,7 @@ impl<K: Hash + Eq + Clone, T: Clone> Coalescer<K, T> {
         }
         let load = self.new_load(key, now, true, hedge_after);
         table.insert(key.clone(), Arc::clone(&load));
-        Some(load.leader(0))
+        Some(load.leader(LeaderRole::FIRST))
     }
 
     /// Frees a key whose load must not answer later callers. Its waiters stay.
@@ -172,7 +205,7 @@ impl<K: Hash + Eq + Clone, T: Clone> Coalescer<K, T> {
 
     /// Starts a load that no caller can join: an independent load.
     pub fn start_detached(self: &Arc<Self>, key: &K, now: Time) -> Leader<K, T> {
-        self.new_load(key, now, false, None).leader(0)
+        self.new_load(key, now, false, None).leader(LeaderRole::FIRST)
     }
 
     /// True if a load of this key is in flight.
@@ -192,6 +225,9 @@ impl<K: Hash + Eq + Clone, T: Clone> Coalescer<K, T> {
         is_joinable: bool,
         hedge_after: Option<Duration>,
     ) -> Arc<InFlightLoad<K, T>> {
+        if hedge_after.is_some() {
+            self.budget.count_load();
+        }
         let core = Lock::new(LoadState::new(started_at, hedge_after));
         Arc::new(InFlightLoad {
             key: key.clone(),
@@ -225,12 +261,12 @@ struct InFlightLoad<K, T> {
 }
 
 impl<K: Hash + Eq, T: Clone> InFlightLoad<K, T> {
-    fn leader(self: &Arc<Self>, ordinal: u32) -> Leader<K, T> {
-        Leader { load: Some(Arc::clone(self)), ordinal }
+    fn leader(self: &Arc<Self>, role: LeaderRole) -> Leader<K, T> {
+        Leader { load: Some(Arc::clone(self)), role }
     }
 
-    fn wait<A>(self: &Arc<Self>, position: u64, needs_timer: bool) -> JoinOutcome<K, T, A> {
-        let timer = needs_timer.then(|| WaitTimer::of(self));
+    fn wait<A>(self: &Arc<Self>, position: u64, timer_on: Option<RuntimeId>) -> JoinOutcome<K, T, A> {
+        let timer = timer_on.map(|runtime| WaitTimer::of(self, runtime));
         JoinOutcome::Wait(Waiter { load: Arc::clone(self), position: Some(position) }, timer)
     }
 }
@@ -276,14 +312,30 @@ impl<K: Hash + Eq, T> InFlightLoad<K, T> {
 pub struct Leader<K: Hash + Eq, T> {
     /// `None` after `complete` or `fail`.
     load: Option<Arc<InFlightLoad<K, T>>>,
+    role: LeaderRole,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct LeaderRole {
     ordinal: u32,
+    is_hedge: bool,
+}
+
+impl LeaderRole {
+    const FIRST: Self = Self { ordinal: 0, is_hedge: false };
 }
 
 impl<K: Hash + Eq, T: Clone> Leader<K, T> {
     /// The number of leaders that the load had before this one.
     #[must_use]
     pub fn ordinal(&self) -> u32 {
-        self.ordinal
+        self.role.ordinal
+    }
+
+    /// True if it started beside another leader.
+    #[must_use]
+    pub fn is_hedge(&self) -> bool {
+        self.role.is_hedge
     }
 
     /// The start of the load, under this leader or a previous one.
@@ -293,10 +345,14 @@ impl<K: Hash + Eq, T: Clone> Leader<K, T> {
     }
 
     /// A waiter for this leader's own result. It cannot be elected, because its loader is in use. With a deadline
-    /// there may be a timer, as with [`JoinOutcome::Wait`].
+    /// there may be a timer for this runtime, as with [`JoinOutcome::Wait`].
     #[must_use]
-    pub fn watch(&self, deadline: Option<Time>) -> (Waiter<K, T>, Option<WaitTimer<K, T>>) {
-        Waiter::watch(self.load(), deadline, true)
+    pub fn watch(
+        &self,
+        deadline: Option<Time>,
+        runtime: RuntimeId,
+    ) -> (Waiter<K, T>, Option<WaitTimer<K, T>>) {
+        Waiter::watch(self.load(), deadline, true, runtime)
     }
 
     /// The key of the load.
@@ -311,7 +367,7 @@ impl<K: Hash + Eq, T: Clone> Leader<K, T> {
     pub fn complete(mut self, answer: T) -> KeyGuard<K, T> {
         let load = self.load().clone();
         self.load = None;
-        let wakers = load.core.lock().complete(answer, self.ordinal);
+        let wakers = load.core.lock().complete(answer, self.role.ordinal);
         let guard = KeyGuard { load: wakers.is_some().then_some(load) };
         wakers.into_iter().flatten().for_each(Waker::wake);
         guard
@@ -321,7 +377,7 @@ impl<K: Hash + Eq, T: Clone> Leader<K, T> {
     pub fn fail(mut self, error: T) {
         let load = self.load().clone();
         self.load = None;
-        let wakers = load.core.lock().fail(error, self.ordinal);
+        let wakers = load.core.lock().fail(error, self.role.ordinal);
         if let Some(wakers) = wakers {
             wakers.into_iter().for_each(Waker::wake);
             load.free_key();
@@ -369,15 +425,16 @@ impl<K: Hash + Eq, T: Clone> Waiter<K, T> {
         load: &Arc<InFlightLoad<K, T>>,
         deadline: Option<Time>,
         is_caller: bool,
+        runtime: RuntimeId,
     ) -> (Self, Option<WaitTimer<K, T>>) {
-        let registration = load.core.lock().register(deadline, false, is_caller);
+        let registration = load.core.lock().register(deadline, false, is_caller, runtime);
         let (position, needs_timer) = match registration {
             Registration::Queued { position, needs_timer } => (Some(position), needs_timer),
             Registration::Lead(_) | Registration::Completed(_) | Registration::DeadlinePassed => {
                 (None, false)
             }
         };
-        (Self { load: Arc::clone(load), position }, needs_timer.then(|| WaitTimer::of(load)))
+        (Self { load: Arc::clone(load), position }, needs_timer.then(|| WaitTimer::of(load, runtime)))
     }
 }
 
@@ -388,17 +445,19 @@ impl<K: Hash + Eq, T: Clone> Waiter<K, T> {
 #[derive(Debug)]
 pub struct WaitTimer<K: Hash + Eq, T> {
     watch: Waiter<K, T>,
+    runtime: RuntimeId,
 }
 
 impl<K: Hash + Eq, T: Clone> WaitTimer<K, T> {
-    fn of(load: &Arc<InFlightLoad<K, T>>) -> Self {
-        Self { watch: Waiter::watch(load, None, false).0 }
+    fn of(load: &Arc<InFlightLoad<K, T>>, runtime: RuntimeId) -> Self {
+        Self { watch: Waiter::watch(load, None, false, runtime).0, runtime }
     }
 
     /// Wakes waiters whose deadline has passed, and one that is to lead beside the leader. Returns the next such time;
     /// `None`: no waiter has one, and the next one gets a new timer.
     pub fn expire(&self, now: Time) -> Option<Time> {
-        let (wakers, next) = self.watch.load.core.lock().expire(now);
+        let load = &self.watch.load;
+        let (wakers, next) = load.core.lock().expire(now, self.runtime, &load.coalescer.budget);
         wakers.into_iter().for_each(Waker::wake);
         next
     }
@@ -412,7 +471,7 @@ impl<K: Hash + Eq, T: Clone> WaitTimer<K, T> {
 impl<K: Hash + Eq, T> Drop for WaitTimer<K, T> {
     /// The next waiter gets a new timer.
     fn drop(&mut self) {
-        self.watch.load.core.lock().timed_until = None;
+        self.watch.load.core.lock().time_until(self.runtime, None);
     }
 }
 
@@ -431,9 +490,9 @@ impl<K: Hash + Eq, T: Clone> Future for Waiter<K, T> {
                 self.position = None;
                 Poll::Ready(WaitOutcome::Completed(answer, by))
             }
-            PollOutcome::Lead(ordinal) => {
+            PollOutcome::Lead(role) => {
                 self.position = None;
-                Poll::Ready(WaitOutcome::Lead(self.load.leader(ordinal)))
+                Poll::Ready(WaitOutcome::Lead(self.load.leader(role)))
             }
         }
     }
@@ -459,8 +518,8 @@ struct LoadState<T> {
     leaders_active: u32,
     leaders_lost: u32,
     hedges: Option<Hedges>,
-    /// The time at which the timer looks next.
-    timed_until: Option<Time>,
+    /// The time at which the timer of each runtime looks next.
+    timers: SmallVec<[(RuntimeId, Time); 1]>,
 }
 
 /// When waiters lead beside a leader at work.
@@ -485,7 +544,7 @@ enum LoadPhase<T> {
 enum PollOutcome<T> {
     Pending,
     Completed(T, u32),
-    Lead(u32),
+    Lead(LeaderRole),
     TimedOut,
 }
 
@@ -495,8 +554,8 @@ enum Registration<T> {
         position: u64,
         needs_timer: bool,
     },
-    /// The caller leads, with this ordinal: the load was vacant, or a hedge is due.
-    Lead(u32),
+    /// The caller leads: the load was vacant, or a hedge is due.
+    Lead(LeaderRole),
     /// Not queued: the deadline has passed.
     DeadlinePassed,
     Completed(T),
@@ -519,16 +578,17 @@ impl<T> LoadState<T> {
             leaders_active: 1,
             leaders_lost: 0,
             hedges,
-            timed_until: None,
+            timers: SmallVec::new(),
         }
     }
 
-    /// A caller leads. Returns its ordinal.
-    fn add_leader(&mut self) -> u32 {
+    /// A caller leads.
+    fn add_leader(&mut self) -> LeaderRole {
+        let role = LeaderRole { ordinal: self.leaders, is_hedge: self.leaders_active > 0 };
         self.phase = LoadPhase::Led;
         self.leaders += 1;
         self.leaders_active += 1;
-        self.leaders - 1
+        role
     }
 
     /// Returns the wakers of all waiters; `None`: another leader has completed the load.
@@ -593,7 +653,7 @@ impl<T> LoadState<T> {
     }
 
     /// Returns the wakers of expired waiters and of one that is to lead beside the leader, and the next such time.
-    fn expire(&mut self, now: Time) -> (Vec<Waker>, Option<Time>) {
+    fn expire(&mut self, now: Time, runtime: RuntimeId, budget: &HedgeBudget) -> (Vec<Waker>, Option<Time>) {
         let (mut wakers, mut next) = self.queue.expire(now);
         if let Some(hedges) = &mut self.hedges
             && self.queue.find_first(QueuedWaiter::may_hedge).is_some()
@@ -604,6 +664,7 @@ impl<T> LoadState<T> {
                 let is_next = |position: &QueuedWaiter| position.may_hedge() && position.waker.is_some();
                 if self.leaders_active < LEADERS_MAX
                     && let Some((elected, position)) = self.queue.find_first(is_next)
+                    && budget.try_take()
                 {
                     wakers.extend(position.waker.take());
                     self.phase = LoadPhase::Vacant { elected: Some(elected) };
@@ -611,8 +672,14 @@ impl<T> LoadState<T> {
             }
             next = Some(next.map_or(hedges.next, |next| next.min(hedges.next)));
         }
-        self.timed_until = next;
+        self.time_until(runtime, next);
         (wakers, next)
+    }
+
+    /// Records when the timer of a runtime looks next; `None`: it has ended.
+    fn time_until(&mut self, runtime: RuntimeId, next: Option<Time>) {
+        self.timers.retain(|&mut (other, _)| other != runtime);
+        self.timers.extend(next.map(|next| (runtime, next)));
     }
 
     /// Removes a waiter. Returns true if it was the elected one: another has to be elected.
@@ -634,10 +701,12 @@ impl<T> LoadState<T> {
 
 impl<T: Clone> LoadState<T> {
     /// Queues a caller that can lead, unless its deadline has passed.
-    fn register_until(&mut self, now: Time, deadline: Time) -> Registration<T> {
+    fn register_until(&mut self, arrival: Arrival, deadline: Time, budget: &HedgeBudget) -> Registration<T> {
+        let Arrival { at: now, runtime, .. } = arrival;
         if let (LoadPhase::Led, Some(hedges)) = (&self.phase, &mut self.hedges)
             && hedges.next <= now
             && self.leaders_active < LEADERS_MAX
+            && budget.try_take()
         {
             hedges.next = now + hedges.every;
             return Registration::Lead(self.add_leader());
@@ -645,20 +714,28 @@ impl<T: Clone> LoadState<T> {
         if deadline <= now && matches!(self.phase, LoadPhase::Led) {
             return Registration::DeadlinePassed;
         }
-        self.register(Some(deadline), true, true)
+        self.register(Some(deadline), true, true, runtime)
     }
 
-    fn register(&mut self, deadline: Option<Time>, can_lead: bool, is_caller: bool) -> Registration<T> {
+    fn register(
+        &mut self,
+        deadline: Option<Time>,
+        can_lead: bool,
+        is_caller: bool,
+        runtime: RuntimeId,
+    ) -> Registration<T> {
         match &self.phase {
             LoadPhase::Completed(answer, _) => Registration::Completed(answer.clone()),
             LoadPhase::Vacant { .. } if can_lead => Registration::Lead(self.add_leader()),
             LoadPhase::Led | LoadPhase::Vacant { .. } => {
                 let hedge = self.hedges.as_ref().filter(|_| can_lead).map(|hedges| hedges.next);
                 let wakes_at = [deadline, hedge].into_iter().flatten().min();
-                let needs_timer =
-                    wakes_at.is_some_and(|wakes_at| self.timed_until.is_none_or(|until| wakes_at < until));
+                let is_timed = |wakes_at| {
+                    self.timers.iter().any(|&(other, until)| other == runtime && until <= wakes_at)
+                };
+                let needs_timer = wakes_at.is_some_and(|wakes_at| !is_timed(wakes_at));
                 if needs_timer {
-                    self.timed_until = wakes_at;
+                    self.time_until(runtime, wakes_at);
                 }
                 let is_timed_out = false;
                 let waiter = QueuedWaiter { waker: None, can_lead, deadline, is_timed_out, is_caller };

@@ -8,9 +8,11 @@
 pub(crate) mod admission;
 pub(crate) mod insertion;
 pub(crate) mod load;
+mod load_times;
 pub(crate) mod loaded;
 pub(crate) mod loader;
 pub(crate) mod metrics;
+pub(crate) mod overdue;
 pub(crate) mod pending_work;
 pub(crate) mod request;
 pub(crate) mod shared_tier;
@@ -32,8 +34,10 @@ use stockade_model::{
 
 use self::{
     admission::Admission,
+    load_times::LoadTimes,
     loaded::{LoadResult, Loaded, LoadedFrom},
     metrics::CacheMetrics,
+    overdue::BlockingLoads,
     pending_work::PendingWork,
     writer::StoreWriter,
 };
@@ -50,7 +54,7 @@ use crate::{
         invalidation::{Invalidation, InvalidationSeq},
         shard::LookupResult,
     },
-    strategy::{Fetch, Strategy},
+    strategy::{Fetch, HedgeAfter, Strategy},
     tier::SharedTier,
 };
 
@@ -63,6 +67,9 @@ pub(crate) struct Engine<K: Hash + Eq + Clone, V: Clone, R: Runtime> {
     pub(crate) writer: StoreWriter<K, V, R>,
     pub(crate) admission: Admission,
     pub(crate) breakers: Option<Breakers<K>>,
+    pub(crate) blocking_loads: BlockingLoads<R>,
+    /// `None`: nothing is learned from them.
+    load_times: Option<Box<LoadTimes>>,
     pub(crate) random: Random,
     pub(crate) counters: Arc<Counters>,
     pub(crate) pending_work: Arc<PendingWork>,
@@ -183,6 +190,8 @@ where
                 runtime.clone(),
             ),
             breakers: strategy.breaker.map(|config| Breakers::new(config, route, seed.child("routes"))),
+            blocking_loads: BlockingLoads::default(),
+            load_times: (strategy.load.hedge_after == Some(HedgeAfter::Learned)).then(Box::default),
             admission: Admission::new(&strategy.load),
             random: Random::new(seed.child("chance")),
             meter: name.as_deref().map(CacheMetrics::new),
@@ -197,7 +206,7 @@ where
             name,
         });
         if engine.meter.is_some() {
-            engine.runtime.spawn(record_metrics(Arc::downgrade(&engine), engine.runtime.clone()));
+            engine.runtime.spawn_lasting(record_metrics(Arc::downgrade(&engine), engine.runtime.clone()));
         }
         engine
     }
@@ -247,15 +256,17 @@ where
         self.store.invalidate_tag(tag, how, self.runtime.coarse_now())
     }
 
-    pub(crate) fn invalidate_where(&self, matches: &dyn Fn(&K) -> bool, how: Invalidation) -> usize {
-        let count = self.store.invalidate_where(matches, how, self.runtime.coarse_now());
+    pub(crate) fn invalidate_if(&self, matches: impl Fn(&K, &V) -> bool, how: Invalidation) -> usize {
+        let count = self.store.invalidate_if(matches, how, self.runtime.coarse_now());
         self.coalescer.detach_all();
         count
     }
 
     pub(crate) fn invalidate_all(&self, how: Invalidation) -> usize {
-        let count = self.invalidate_where(&|_| true, how);
-        self.store.invalidate_ghosts(how, self.runtime.coarse_now());
+        let now = self.runtime.coarse_now();
+        let count = self.store.invalidate_all(how, now);
+        self.coalescer.detach_all();
+        self.store.invalidate_ghosts(how, now);
         count
     }
 
@@ -306,6 +317,13 @@ where
 
     pub(crate) fn coalesces(&self) -> bool {
         self.strategy.fetch != Fetch::Independent
+    }
+
+    /// How long a load takes before a waiter loads, too.
+    pub(crate) fn hedge_after(&self) -> Option<Duration> {
+        let hedge_after = self.strategy.load.hedge_after?;
+        let p99 = self.load_times.as_ref().and_then(|times| times.p99());
+        Some(hedge_after.time(p99, self.strategy.load.deadline))
     }
 
     /// The error of a load that missed its deadline.

@@ -32,7 +32,7 @@ where
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let cache: Cache<u64, &str> = Cache::new(Strategy::preset("stampede")?)?;
+    /// let cache: Cache<u64, &str> = Cache::new(Strategy::default())?;
     /// cache.insert(1, "one");
     /// cache.insert(2, "two");
     /// let long: Vec<u64> =

@@ -350,6 +350,16 @@ impl Lifetime {
         self.spans.kept_until(self.expires)
     }
 
+    /// True if it is of use once it has expired, which may be never.
+    pub(crate) fn is_kept_after_expiry(&self) -> bool {
+        self.spans.kept.nanos() > 0
+    }
+
+    /// True if it is served if a load fails.
+    pub(crate) fn has_fallback(&self) -> bool {
+        self.spans.stale.nanos() > self.spans.swr.nanos()
+    }
+
     /// How long it is served after it expires.
     pub(crate) fn stale_for(&self) -> Duration {
         self.spans.stale.into()

@@ -21,7 +21,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let cache: Cache<String, String> = Cache::new(Strategy::preset("stampede")?)?;
+//! let cache: Cache<String, String> = Cache::new(Strategy::default())?;
 //!
 //! let fetch = async || Ok::<_, std::io::Error>("Ada Lovelace".to_owned());
 //! let answer = cache.get_with("user:1".to_owned(), fetch).await?;
@@ -75,8 +75,8 @@
 //! A limit, in entries or in bytes, holds at every moment: room is made before a value is stored.
 //!
 //! Bytes count keys, values, the overhead of entries, and reservations of loads in flight: a load reserves the size of
-//! its key's entry, else [`max_object`](Limit::max_object). Loads reserve half of the limit at most; further loads
-//! queue. **A value larger than `max_object` is answered and not stored**; the default is 1 MiB, or a sixteenth of the
+//! its key's entry, else the mean of the last loaded ones, and what it needs beyond makes room when it arrives. Loads reserve half of
+//! the limit at most; further loads queue. **A value larger than `max_object` is answered and not stored**; the default is 1 MiB, or a sixteenth of the
 //! limit if that is less.
 //!
 //! ```
@@ -89,7 +89,7 @@
 //!     ttl: Some(Duration::from_secs(30)),
 //!     limit: Some(Limit { policy: Policy::named("s3-fifo")?, ..Limit::bytes(64 << 20) }),
 //!     load: LoadBounds { max_concurrent: Some(100), queue: 1_000, ..LoadBounds::DEFAULT },
-//!     ..Strategy::preset("stampede")?
+//!     ..Strategy::default()
 //! };
 //! let cache: Cache<u64, Vec<u8>> = Cache::builder(strategy).weigh(heap_bytes).build()?;
 //!
@@ -230,7 +230,7 @@ pub use store::{
     weigh::{Weigh, heap_bytes},
 };
 pub use strategy::{
-    Fetch, LoadBounds, StoreMode, Strategy, Writer,
+    Fetch, HedgeAfter, LoadBounds, StoreMode, Strategy, Writer,
     preset::{PRESETS, Preset, UnknownPreset},
 };
 pub use tier::SharedTier;

@@ -39,7 +39,7 @@ pub struct Restored {
     pub entries: u64,
     /// Entries that expired meanwhile, and are gone.
     pub expired: u64,
-    /// Entries that were invalidated after the snapshot: [`SnapshotFile`].
+    /// Entries that were invalidated after the snapshot ([`SnapshotFile`]), or whose keys have a younger value.
     pub invalidated: u64,
     /// Entries that could not be decoded, or for which the limit had no room.
     pub refused: u64,
@@ -177,7 +177,10 @@ where
                 continue;
             };
             let hits_of = (record.hits > 0).then(|| key.clone());
-            store.insert(NewValue { key, value, since, took: Duration::ZERO }, &life, permit, now);
+            if !store.insert(NewValue { key, value, since, took: Duration::ZERO }, &life, permit, now) {
+                restored.invalidated += 1;
+                continue;
+            }
             if let Some(key) = hits_of {
                 store.add_hits(&key, record.hits);
             }

@@ -22,7 +22,9 @@ use toml::Spanned;
 
 #[cfg(feature = "schema")]
 pub use self::schema::file_schema;
-use self::value::{DurationValue, OptionalDuration, TextValue, bounded_integers, table_or_none};
+use self::value::{
+    DurationValue, HedgeAfterValue, OptionalDuration, TextValue, bounded_integers, table_or_none,
+};
 pub use self::{
     error::{Span, TomlError},
     limit::LimitTable,
@@ -115,7 +117,7 @@ struct LoadBoundsTable {
     /// When a load takes longer, waiters receive the stale value if there is one, and the load goes on.
     soft_timeout: Option<TextValue<OptionalDuration>>,
     /// When a load takes longer, one of its waiters loads, too, and another one after each further such time.
-    hedge_after: Option<TextValue<OptionalDuration>>,
+    hedge_after: Option<TextValue<HedgeAfterValue>>,
     /// Concurrent loads, over all keys.
     max_concurrent: Option<Loads>,
     /// Loads that may queue; further ones fail at once. Default: 65536.
@@ -274,6 +276,11 @@ impl<T> CacheTable<T> {
             limit: self.limit.as_ref().map_or(preset.limit, |limit| limit.get_ref().0.clone()),
             writer: self.writer.as_ref().map_or(preset.writer, WriterTable::writer),
         };
+        if strategy.ttl.is_none() && self.ttl.is_none() && (self.swr.is_some() || self.sie.is_some()) {
+            return Err(InvalidStrategy(
+                "without a ttl only an invalidation makes values stale: give one, or write ttl = \"none\"",
+            ));
+        }
         limit::check_for_documents(&strategy)?;
         Ok(strategy)
     }

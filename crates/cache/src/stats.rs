@@ -176,6 +176,8 @@ stats! {
         probes = "stockade_refreshes_total" { refresh = "probe" },
         /// Loads started.
         loads = "stockade_loads_total",
+        /// Loads beside a slow load of the same key, after `hedge_after`.
+        hedges = "stockade_hedges_total",
         /// Loads that returned a value. The others are in flight, failed, were cancelled at their deadline or lost.
         loads_answered = "stockade_loads_answered_total",
         /// Loads that failed, were cancelled at their deadline or lost.

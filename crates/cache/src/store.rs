@@ -6,6 +6,7 @@ pub(crate) mod budget;
 mod ghosts;
 pub(crate) mod held;
 mod idle;
+mod invalidate;
 pub(crate) mod invalidation;
 pub(crate) mod limit;
 pub(crate) mod listing;
@@ -39,12 +40,12 @@ use self::{
     budget::{ByteBudget, EvictionProgress, ReservedBytes},
     held::{HeldEntries, IsHeldFn},
     idle::IdleTimes,
-    invalidation::{Invalidation, InvalidationLog, InvalidationSeq, JournalFn, TagHashes, TargetHash},
+    invalidation::{InvalidationLog, InvalidationSeq, JournalFn, TagHashes, TargetHash},
     limit::Limit,
     policy::Slot,
     refills::Version,
     removal::{RemovalFn, RemovedEntries, RemovedEntry, report},
-    shard::{InvalidationFilter, LookupResult, NewEntry, RECLAIM_SLICE, Shard},
+    shard::{LookupResult, NewEntry, RECLAIM_SLICE, Shard},
     tags::{TAG_BYTES, TagHasher, TagsFn},
 };
 use crate::{
@@ -191,6 +192,15 @@ pub(crate) struct NewValue<K, V> {
     pub(crate) since: InvalidationSeq,
     /// The duration of its load.
     pub(crate) took: Duration,
+}
+
+/// Which of two values of a key stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Precedence {
+    /// The one that was loaded later.
+    Younger,
+    /// The one that is stored later, as a caller's writes.
+    Later,
 }
 
 /// The right to store a value of this weight, with its reserved bytes.
@@ -349,10 +359,14 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         reserved: Option<ReservedBytes>,
     ) -> Result<StorePermit, StoreRejection> {
         let Some(weight) = &self.weight else { return Ok(StorePermit { weight: 0, room: None }) };
+        let is_loaded = reserved.is_some();
         let mut room = reserved.unwrap_or_else(|| ReservedBytes::none(&weight.budget));
         room.end_load();
         let mut bytes = self.entry_bytes.saturating_add((weight.weigh)(key, value));
         bytes = bytes.saturating_add(self.tags(key, value).map_or(0, |tags| tags.len() * TAG_BYTES));
+        if is_loaded {
+            weight.observe_load(bytes);
+        }
         if bytes > weight.budget.max_object {
             return Err(self.refuse(StoreRejection::TooLarge));
         }
@@ -403,27 +417,43 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         why
     }
 
-    /// Stores a value, unless it was invalidated since its load started.
+    /// Stores a loaded value, unless it was invalidated since its load started or a younger one is stored. Returns false if it is not
+    /// stored.
     #[inline]
-    pub(crate) fn insert(&self, new: NewValue<K, V>, life: &Lifetime, permit: StorePermit, now: Time) {
-        let since = new.since;
-        let is_current = |_: &_, _: &_, hash, tags: &_| !self.is_outdated_now(since, hash, tags);
-        if let Err(hash) = self.insert_if(new, life, permit, now, is_current) {
-            self.reject_outdated(hash);
-        }
-    }
-
-    /// Stores a value, unless a younger one is stored. `is_wanted` is called under the lock with the key, its hash and the hashes of tags; if
-    /// it returns false nothing is stored, and the hash is the error.
-    #[inline]
-    fn insert_if(
+    pub(crate) fn insert(
         &self,
         new: NewValue<K, V>,
         life: &Lifetime,
         permit: StorePermit,
         now: Time,
+    ) -> bool {
+        let since = new.since;
+        let is_current = |_: &_, _: &_, hash, tags: &_| !self.is_outdated_now(since, hash, tags);
+        self.insert_if(new, life, Precedence::Younger, permit, now, is_current).unwrap_or_else(|hash| {
+            self.reject_outdated(hash);
+            false
+        })
+    }
+
+    /// Stores a value that a caller has written: it follows all that was stored and invalidated before.
+    #[inline]
+    pub(crate) fn write_value(&self, new: NewValue<K, V>, life: &Lifetime, permit: StorePermit, now: Time) {
+        // Nothing refuses it.
+        let _ = self.insert_if(new, life, Precedence::Later, permit, now, |_, _, _, _| true);
+    }
+
+    /// Stores a value by its precedence; false: it is not stored. `is_wanted` is called under the lock with the key, its hash and the hashes
+    /// of tags; if it returns false nothing is stored, and the hash is the error.
+    #[inline]
+    fn insert_if(
+        &self,
+        new: NewValue<K, V>,
+        life: &Lifetime,
+        precedence: Precedence,
+        permit: StorePermit,
+        now: Time,
         is_wanted: impl FnOnce(&Shard<K, V>, &K, u64, &[u64]) -> bool,
-    ) -> Result<(), u64> {
+    ) -> Result<bool, u64> {
         let NewValue { key, value, took, .. } = new;
         let weight = permit.weight;
         let hash = self.parts.hash(&key);
@@ -444,7 +474,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         if !is_wanted(&shard, &key, hash, tags) {
             return Err(hash);
         }
-        let is_stored = shard.insert(NewEntry { hash, key, value, life, weight, tags }, now, &mut gone);
+        let new = NewEntry { hash, key, value, life, precedence, weight, tags };
+        let is_stored = shard.insert(new, now, &mut gone);
         // Unlock before removed entries are dropped.
         drop(shard);
         if let Some(stored) = sampled {
@@ -457,10 +488,18 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
             self.outdated.fetch_add(1, Relaxed);
         }
         self.drop_outside(gone);
-        Ok(())
+        Ok(is_stored)
     }
 
-    /// Removes the stored value of the key of a value that is not stored, unless that one was invalidated since its load
+    /// Removes the stored value of the key of a written value that is not stored.
+    pub(crate) fn remove(&self, key: &K) {
+        let hash = self.parts.hash(key);
+        let gone = self.parts.part(hash).shard.write().remove(hash, key);
+        self.ghosts.not_stored(hash);
+        self.drop_outside(gone.into_iter().collect());
+    }
+
+    /// Removes the stored value of the key of a loaded value that is not stored, unless that one was invalidated since its load
     /// started: a newer answer must not be followed by an older one.
     pub(crate) fn remove_older(&self, new: &NewValue<K, V>, now: Time) {
         let NewValue { key, value, since, .. } = new;
@@ -532,44 +571,6 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
             )
     }
 
-    /// Rejects the values of loads of a key that are in flight.
-    pub(crate) fn reject_loads<Q: Hash + ?Sized>(&self, key: &Q) -> InvalidationSeq {
-        self.invalidations.record(TargetHash::Key(self.parts.hash(key)))
-    }
-
-    /// Invalidates the entry of a key. Returns true if there was one.
-    pub(crate) fn invalidate<Q: Hash + Eq + ?Sized>(&self, key: &Q, how: Invalidation, now: Time) -> bool
-    where
-        K: Borrow<Q>,
-    {
-        self.reject_loads(key);
-        let hash = self.parts.hash(key);
-        let mut gone = RemovedEntries::new();
-        let was_there = self.parts.part(hash).shard.write().invalidate(hash, key, how, now, &mut gone);
-        self.end_invalidation(hash, was_there, gone, how, now);
-        was_there
-    }
-
-    /// From now on the value of a key is served only if a load fails. False: nothing is stored.
-    pub(crate) fn restrict_to_fallback(&self, key: &K, now: Time) -> bool {
-        self.write(key, |shard, hash| shard.restrict_to_fallback(hash, key, now))
-    }
-
-    /// After the entry of a key was invalidated, and the lock was released.
-    fn end_invalidation(
-        &self,
-        hash: u64,
-        was_there: bool,
-        gone: RemovedEntries<K, V>,
-        how: Invalidation,
-        now: Time,
-    ) {
-        self.drop_outside(gone);
-        self.ghosts.invalidate(&[shard::shorten(hash)], how, now);
-        self.invalidated.fetch_add(u64::from(was_there), Relaxed);
-        self.write_journal(TargetHash::Key(hash));
-    }
-
     /// The record of a key; `None`: there is no journal.
     pub(crate) fn journal_target(&self, key: &K) -> Option<TargetHash> {
         self.journal.get().map(|_| TargetHash::Key(self.parts.hash(key)))
@@ -590,51 +591,6 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
     /// Passes all invalidations from now on to `journal`. False: there is another already.
     pub(crate) fn attach_journal(&self, journal: JournalFn) -> bool {
         self.journal.set(journal).is_ok()
-    }
-
-    /// Invalidates the entries with a tag. Returns their number.
-    pub(crate) fn invalidate_tag(&self, tag: &str, how: Invalidation, now: Time) -> usize {
-        let Some(tagging) = &self.tagging else { return 0 };
-        let hash = tagging.hash(tag);
-        self.invalidations.record(TargetHash::Tag(hash));
-        let count = self.invalidate_matching(&InvalidationFilter::Tag(hash), how, now);
-        self.write_journal(TargetHash::Tag(hash));
-        count
-    }
-
-    /// Invalidates the entries of keys that match. Returns their number. The keys of loads in flight are unknown
-    /// here, so all of those are rejected.
-    pub(crate) fn invalidate_where(
-        &self,
-        matches: &dyn Fn(&K) -> bool,
-        how: Invalidation,
-        now: Time,
-    ) -> usize {
-        self.invalidations.record(TargetHash::All);
-        let count = self.invalidate_matching(&InvalidationFilter::Keys(matches), how, now);
-        self.write_journal(TargetHash::All);
-        count
-    }
-
-    /// In steps, so that no lock is held for long.
-    fn invalidate_matching(&self, filter: &InvalidationFilter<'_, K>, how: Invalidation, now: Time) -> usize {
-        let mut hit = 0;
-        for part in self.parts.iter() {
-            let mut after = None;
-            loop {
-                let mut gone = RemovedEntries::new();
-                let (some, last) = part.shard.write().invalidate_some(filter, how, after, now, &mut gone);
-                self.drop_outside(gone);
-                self.ghosts.invalidate(&some, how, now);
-                hit += some.len();
-                match last {
-                    Some(_) => after = last,
-                    None => break,
-                }
-            }
-        }
-        self.invalidated.fetch_add(hit as u64, Relaxed);
-        hit
     }
 
     /// Suppresses loads of a key for a while after one failed.
@@ -664,11 +620,11 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         }
     }
 
-    /// A step towards the reservation of a load: the last size of its value, or the maximum.
+    /// A step towards the reservation of a load: the last size of its value, or that of other loads.
     pub(crate) fn reserve_for_load(&self, key: &K, room: &mut ReservedBytes) -> EvictionProgress {
         let Some(weight) = &self.weight else { return EvictionProgress::Done };
         let last = self.read(key, |shard, hash| shard.weight(hash, key));
-        let bytes = last.map_or(weight.budget.max_object, |last| last as usize);
+        let bytes = last.map_or_else(|| weight.expected_bytes(self.entry_bytes), |last| last as usize);
         if !room.try_reserve_for_load(bytes) {
             return EvictionProgress::Blocked;
         }
@@ -711,6 +667,24 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
             }
         }
         EvictionProgress::More
+    }
+
+    /// Removes all expired entries, in steps. Returns their number.
+    pub(crate) fn purge_expired(&self, now: Time) -> usize {
+        let mut count = 0;
+        for part in self.parts.iter() {
+            let mut after = None;
+            loop {
+                let mut gone = RemovedEntries::new();
+                after = part.shard.write().purge_some(after, now, &mut gone);
+                count += gone.len();
+                self.drop_outside(gone);
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+        count
     }
 
     /// One step of reclaiming.

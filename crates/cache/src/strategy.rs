@@ -20,7 +20,7 @@ use crate::{
 /// let mine = Strategy {
 ///     ttl: Some(Duration::from_secs(30)),
 ///     store: StoreMode::Async,
-///     ..Strategy::preset("stampede")?
+///     ..Strategy::default()
 /// };
 /// # Ok::<(), stockade_cache::UnknownPreset>(())
 /// ```
@@ -69,9 +69,10 @@ impl Strategy {
         if !(0.0..=1.0).contains(&self.jitter) {
             return Err(InvalidStrategy("`jitter` is a share of the ttl, from 0 to 1"));
         }
-        if self.ttl.is_none() && (self.has_stale() || self.refresh != Refresh::None || self.jitter > 0.0) {
+        // Values may be stale all the same: an invalidation makes them so.
+        if self.ttl.is_none() && (self.refresh != Refresh::None || self.jitter > 0.0) {
             return Err(InvalidStrategy(
-                "without a ttl nothing is ever stale: give one, or leave out `refresh`, `jitter`, `swr` and `sie`",
+                "without a ttl nothing expires: give one, or leave out `refresh` and `jitter`",
             ));
         }
         if let LoadBounds { soft_timeout: Some(_), .. } = self.load
@@ -81,7 +82,7 @@ impl Strategy {
                 "`soft_timeout` answers with something stale: give `sie` or `swr`, or leave it out",
             ));
         }
-        if self.load.hedge_after == Some(Duration::ZERO) {
+        if self.load.hedge_after == Some(HedgeAfter::Time(Duration::ZERO)) {
             return Err(InvalidStrategy("`hedge_after` has to be above 0: every waiter would load"));
         }
         self.refresh.check()?;
@@ -138,14 +139,42 @@ pub struct LoadBounds {
     pub soft_timeout: Option<Duration>,
     /// When a load takes longer, one of its waiters loads, too, and another one after each further such time. The first
     /// value answers all of them; `None`: they wait for the one load. A source that does not answer one request then
-    /// delays the others of its key by this time.
-    pub hedge_after: Option<Duration>,
+    /// delays the others of its key by this time. Hedges are one load in a hundred at most, and three at first: a source that is
+    /// slow altogether does not get more loads by it.
+    pub hedge_after: Option<HedgeAfter>,
     /// The number of concurrent loads over all keys; `None`: no bound. A load that requests another key of the same
     /// cache needs two of them.
     pub max_concurrent: Option<usize>,
     /// The number of loads that may queue for admission or for bytes under the [limit](Limit::bytes). The callers of
     /// further ones receive [`Overloaded`](crate::Error::Overloaded) at once.
     pub queue: usize,
+}
+
+/// How long a load takes before it is [hedged](LoadBounds::hedge_after).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HedgeAfter {
+    /// This time, above 0.
+    Time(Duration),
+    /// Twice the 99th percentile of the cache's, or the [view](crate::Cache::view)'s, own load times. Of the deadline it is half
+    /// at most, which also holds until 20 loads have been answered.
+    Learned,
+}
+
+impl HedgeAfter {
+    /// The shortest time that is learned: timers have a resolution of 1 ms.
+    const LEARNED_MIN: Duration = Duration::from_millis(5);
+
+    /// `p99` of the load times, if it is known.
+    pub(crate) fn time(self, p99: Option<Duration>, deadline: Duration) -> Duration {
+        match self {
+            Self::Time(time) => time,
+            Self::Learned => {
+                let most = deadline / 2;
+                p99.map_or(most, |p99| (2 * p99).max(Self::LEARNED_MIN).min(most))
+            }
+        }
+    }
 }
 
 /// The time at which a value is stored, before or after the response.

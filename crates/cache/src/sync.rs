@@ -4,7 +4,7 @@
 //! use stockade_cache::{Strategy, sync::Cache};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let cache: Cache<u64, String> = Cache::new(Strategy::preset("stampede")?)?;
+//! let cache: Cache<u64, String> = Cache::new(Strategy::default())?;
 //!
 //! // However many threads ask at once, one load runs, and the others wait for its value.
 //! let answer = cache.get_with(7, || Ok::<_, std::io::Error>("Ada Lovelace".to_owned()))?;
@@ -14,28 +14,31 @@
 //! # }
 //! ```
 //!
-//! The strategies are those of [`crate::Cache`], and so are the answers. All caches of a process share one thread for timers and
-//! for storing loaded values, and threads for loads: as many as run at once, 512 at most, which end ten seconds after their
-//! last load. A hit uses none of them. A load may call another cache for threads, but both take a thread meanwhile.
+//! The strategies are those of [`crate::Cache`], and so are the answers. A load runs on the thread of the caller that starts it, as in
+//! any function call: it may block, call other caches, and panic. Loads that no caller waits for, which are refreshes in the background
+//! and loads with a [soft timeout](crate::LoadBounds::soft_timeout), run on threads of the cache: 64 at most, which end ten seconds after
+//! their last load, so that the source of one cache takes no thread from another. All caches of a process share one thread for timers.
 //!
-//! A load is a function that blocks, so it cannot be cancelled once it runs: after its deadline its callers receive
-//! [`Error::Deadline`], and it goes on until it returns; its value is dropped. Its place among the
-//! [concurrent loads](crate::LoadBounds::max_concurrent) is free from the deadline on. A load that has no thread yet at its
-//! deadline does not run.
+//! A load is a function that blocks, so it cannot be cancelled once it runs. Its caller waits until it returns. The others wait for the
+//! strategy's `wait_timeout`; a load that has passed its [deadline](crate::LoadBounds::deadline) counts as one that its source has not
+//! answered in time. The place of a background load among the [concurrent loads](crate::LoadBounds::max_concurrent) is free from its
+//! deadline on.
 
 use std::{
     borrow::Borrow,
-    future::{Future, pending},
+    future::Future,
     hash::Hash,
     io,
     panic::resume_unwind,
-    sync::OnceLock,
-    thread,
+    sync::{Arc, OnceLock},
 };
 
-use stockade_model::{seed::Seed, time::Live};
+use stockade_model::{
+    seed::Seed,
+    time::{Live, background, block_on, is_own_load},
+};
 use tokio::{
-    runtime::{Builder as RuntimeBuilder, Handle},
+    runtime::{Builder as RuntimeBuilder, Handle, Runtime as TokioRuntime},
     task::JoinHandle,
 };
 
@@ -44,7 +47,11 @@ use crate::{
     batch::{BatchLoader, Batching},
     builder::Builder,
     cache::Validated,
-    engine::{insertion::Insertion, loader::BoxError, update::Update},
+    engine::{
+        insertion::Insertion,
+        loader::{BoxError, WithoutSource},
+        update::Update,
+    },
     error::{Error, InvalidStrategy},
     store::{StoredValue, invalidation::Invalidation},
     strategy::Strategy,
@@ -52,9 +59,11 @@ use crate::{
 
 /// A cache for threads. Clones share it. See the [module](self).
 ///
-/// A task of tokio must use [`crate::Cache`]: in it, the methods that may wait would block a thread of tokio, and panic when
-/// they have to wait, for `get_with` at the first miss. On a thread of `spawn_blocking` they may be called.
-pub struct Cache<K: Hash + Eq + Clone, V: Clone>(crate::Cache<K, V>);
+/// A task of tokio should use [`crate::Cache`]: in it, the methods that may wait block a thread of tokio.
+pub struct Cache<K: Hash + Eq + Clone, V: Clone> {
+    cache: crate::Cache<K, V>,
+    background: Arc<BackgroundLoads>,
+}
 
 impl<K, V> Cache<K, V>
 where
@@ -70,7 +79,7 @@ where
     /// the thread of the timers: it must not block, and has no sockets of tokio.
     #[must_use]
     pub fn as_async(&self) -> &crate::Cache<K, V> {
-        &self.0
+        &self.cache
     }
 
     /// The fresh value of `key`: [`crate::Cache::get`].
@@ -80,17 +89,17 @@ where
     where
         K: Borrow<Q>,
     {
-        self.0.get(key)
+        self.cache.get(key)
     }
 
     /// Stores a value that did not come from a load: [`crate::Cache::insert`].
     pub fn insert(&self, key: K, value: V) -> Insertion {
-        self.0.insert(key, value)
+        self.cache.insert(key, value)
     }
 
     /// Changes the value of `key` by a function of the fresh one: [`crate::Cache::update`].
     pub fn update(&self, key: &K, change: impl FnMut(Option<&StoredValue<V>>) -> Update<V>) -> Option<V> {
-        self.0.update(key, change)
+        self.cache.update(key, change)
     }
 
     /// Invalidates the entry of `key`: [`crate::Cache::invalidate`].
@@ -99,7 +108,7 @@ where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned: Into<K>> + ?Sized,
     {
-        self.0.invalidate(key, how)
+        self.cache.invalidate(key, how)
     }
 
     /// The value of `key`, loaded by `load` if the strategy needs it: [`crate::Cache::get_with`]. `load` runs on a thread for
@@ -115,7 +124,8 @@ where
         if let Some(answer) = self.fresh(&key) {
             return Ok(answer);
         }
-        wait_for(self.0.get_with(key, move || on_thread(load)))
+        let background = Arc::clone(&self.background);
+        self.wait_for(self.cache.get_with(key, move || background.run(load)))
     }
 
     /// As [`get_with`](Self::get_with), where `load` receives the stored value and may find it unchanged:
@@ -131,7 +141,8 @@ where
         if let Some(answer) = self.fresh(&key) {
             return Ok(answer);
         }
-        wait_for(self.0.get_validated(key, move |stored| on_thread(move || load(stored))))
+        let background = Arc::clone(&self.background);
+        self.wait_for(self.cache.get_validated(key, move |stored| background.run(move || load(stored))))
     }
 
     /// A loader of many keys with one call of `load`: [`crate::Cache::batch_loader`].
@@ -145,9 +156,14 @@ where
         I: IntoIterator<Item = (K, Result<V, E>)> + Send + 'static,
         E: Into<BoxError> + Send + 'static,
     {
-        self.0.batch_loader(batching, move |keys| {
-            let load = load.clone();
-            on_thread(move || load(keys))
+        let background = Arc::clone(&self.background);
+        self.cache.batch_loader(batching, move |keys| {
+            let (background, load) = (Arc::clone(&background), load.clone());
+            async move {
+                let pairs = background.run(move || load(keys)).await?;
+                let boxed = |(key, value): (K, Result<V, E>)| (key, value.map_err(Into::into));
+                Ok::<Vec<(K, Result<V, BoxError>)>, BoxError>(pairs.into_iter().map(boxed).collect())
+            }
         })
     }
 
@@ -157,19 +173,24 @@ where
         keys: impl IntoIterator<Item = K>,
         loader: &BatchLoader<K, V>,
     ) -> Vec<Result<Answer<V>, Error>> {
-        wait_for(self.0.get_many_with(keys, loader))
+        self.wait_for(self.cache.get_many_with(keys, loader))
     }
 
     /// Waits until no load is in flight: [`crate::Cache::wait_idle`].
     pub fn wait_idle(&self) {
-        wait_for(self.0.wait_idle());
+        self.wait_for(self.cache.wait_idle());
+    }
+
+    /// Blocks until the future is ready.
+    fn wait_for<T>(&self, future: impl Future<Output = T>) -> T {
+        block_on(self.cache.runtime(), future)
     }
 
     /// Answers a hit without the runtime.
     #[inline]
     fn fresh(&self, key: &K) -> Option<Answer<V>> {
-        let answer = self.0.get_answer(key)?;
-        self.0.record_request(key);
+        let answer = self.cache.get_answer(key)?;
+        self.cache.record_request(key);
         Some(answer)
     }
 }
@@ -182,13 +203,14 @@ where
     /// An empty cache for threads.
     pub fn build_sync(self) -> Result<Cache<K, V>, InvalidStrategy> {
         let runtime = Live::on(handle()?.clone()).with_past();
-        self.build_on(runtime, Seed::from_entropy()).map(Cache)
+        let cache = self.build_on(runtime, Seed::from_entropy())?;
+        Ok(Cache { cache, background: Arc::new(BackgroundLoads(OnceLock::new())) })
     }
 }
 
 impl<K: Hash + Eq + Clone, V: Clone> Clone for Cache<K, V> {
     fn clone(&self) -> Self {
-        Self(self.0.clone())
+        Self { cache: self.cache.clone(), background: Arc::clone(&self.background) }
     }
 }
 
@@ -199,23 +221,58 @@ impl<K: Hash + Eq + Clone, V: Clone> std::fmt::Debug for Cache<K, V> {
 }
 
 /// The runtime of all caches for threads.
-static HANDLE: OnceLock<io::Result<Handle>> = OnceLock::new();
-
 fn handle() -> Result<&'static Handle, InvalidStrategy> {
-    let handle = HANDLE.get_or_init(|| {
-        let runtime =
-            RuntimeBuilder::new_current_thread().enable_time().thread_name("stockade-load").build()?;
-        let handle = runtime.handle().clone();
-        let run = move || runtime.block_on(pending::<()>());
-        thread::Builder::new().name("stockade-timers".to_owned()).spawn(run)?;
-        Ok(handle)
-    });
-    handle.as_ref().map_err(|_| InvalidStrategy("the thread of the timers cannot be started"))
+    background().map_err(|_| InvalidStrategy("the thread of the timers cannot be started"))
 }
 
-/// Blocks until the future is ready.
-fn wait_for<T>(future: impl Future<Output = T>) -> T {
-    handle().expect("a cache has been built").block_on(future)
+/// The threads of one cache for loads that no caller runs.
+struct BackgroundLoads(OnceLock<io::Result<TokioRuntime>>);
+
+/// Of one cache.
+const BACKGROUND_THREADS_MAX: usize = 64;
+
+impl BackgroundLoads {
+    /// A runtime that is never entered: it has the threads.
+    fn threads(&self) -> Result<&TokioRuntime, WithoutSource> {
+        let start = || {
+            let threads = BACKGROUND_THREADS_MAX;
+            RuntimeBuilder::new_current_thread()
+                .max_blocking_threads(threads)
+                .thread_name("stockade-load")
+                .build()
+        };
+        let threads = self.0.get_or_init(start).as_ref();
+        threads.map_err(|error| WithoutSource(format!("no thread for loads: {error}").into()))
+    }
+
+    /// Runs a load on this thread if it is that of a caller who waits for it, else on one for loads.
+    async fn run<T, E>(
+        self: Arc<Self>,
+        load: impl FnOnce() -> Result<T, E> + Send + 'static,
+    ) -> Result<T, BoxError>
+    where
+        T: Send + 'static,
+        E: Into<BoxError> + Send + 'static,
+    {
+        if is_own_load() {
+            return load().map_err(Into::into);
+        }
+        let mut threaded = ThreadedLoad(self.threads()?.spawn_blocking(load));
+        match (&mut threaded.0).await {
+            Ok(loaded) => loaded.map_err(Into::into),
+            // A panic of the load continues in the task that waits for it.
+            Err(error) => resume_unwind(error.try_into_panic().unwrap_or_else(|error| Box::new(error))),
+        }
+    }
+}
+
+impl Drop for BackgroundLoads {
+    /// Does not wait for loads that still run.
+    fn drop(&mut self) {
+        if let Some(Ok(threads)) = self.0.take() {
+            threads.shutdown_background();
+        }
+    }
 }
 
 /// A load on its thread, or in the queue for one. It leaves the queue if this is dropped.
@@ -224,14 +281,5 @@ struct ThreadedLoad<T>(JoinHandle<T>);
 impl<T> Drop for ThreadedLoad<T> {
     fn drop(&mut self) {
         self.0.abort();
-    }
-}
-
-/// Runs a load on a thread for loads. A panic of the load continues in the task that waits for it.
-async fn on_thread<T: Send + 'static>(load: impl FnOnce() -> T + Send + 'static) -> T {
-    let mut threaded = ThreadedLoad(handle().expect("a cache has been built").spawn_blocking(load));
-    match (&mut threaded.0).await {
-        Ok(loaded) => loaded,
-        Err(error) => resume_unwind(error.try_into_panic().unwrap_or_else(|error| Box::new(error))),
     }
 }

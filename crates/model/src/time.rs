@@ -1,5 +1,6 @@
 //! Time is an argument: code that waits or measures receives a [`Runtime`].
 
+mod caller;
 mod coarse;
 mod live;
 #[cfg(feature = "precise")]
@@ -16,7 +17,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-pub use live::Live;
+pub use caller::{block_on, is_own_load};
+pub use live::{Live, background};
 #[cfg(feature = "precise")]
 pub use precise::Precise;
 pub use simulated::{Stalled, Virtual};
@@ -96,7 +98,26 @@ pub trait Runtime: Clone + Send + Sync + 'static {
     ///
     /// A panic ends only its own task. A runtime that shuts down drops its tasks.
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static);
+
+    /// As [`spawn`](Self::spawn), for a task that outlives the runtime of the caller if there may be others.
+    fn spawn_lasting(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.spawn(task);
+    }
+
+    /// As [`spawn`](Self::spawn), for a load that a caller waits for. A caller that [blocks](block_on) runs it itself.
+    fn spawn_load(&self, load: impl Future<Output = ()> + Send + 'static) {
+        self.spawn(load);
+    }
+
+    /// The runtime on which the caller's sleeps end and its tasks run.
+    fn id(&self) -> RuntimeId {
+        RuntimeId::default()
+    }
 }
+
+/// Tells runtimes apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RuntimeId(u64);
 
 /// Lets other ready tasks run first. A loop that never waits needs it, because it would block them.
 pub async fn yield_now() {

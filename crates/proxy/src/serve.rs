@@ -215,12 +215,12 @@ impl Proxy {
             }
             PurgeTarget::Prefix(prefix) => {
                 let prefix = prefix.parse().map(|url| key(&url).to_string()).unwrap_or(prefix.clone());
-                self.cache.invalidate_where(|entry_key| entry_key.key.as_str().starts_with(&prefix), *mode)
+                self.cache.invalidate_if(|entry_key, _| entry_key.key.as_str().starts_with(&prefix), *mode)
             }
             PurgeTarget::PathPrefix(prefix) => {
                 let prefix = CacheKey::new("http", "any", prefix);
-                self.cache.invalidate_where(
-                    |entry_key| entry_key.key.path_and_query().starts_with(prefix.path_and_query()),
+                self.cache.invalidate_if(
+                    |entry_key, _| entry_key.key.path_and_query().starts_with(prefix.path_and_query()),
                     *mode,
                 )
             }

@@ -112,7 +112,7 @@ proptest! {
                     now += 1;
                     timers.retain(|timer| timer.expire(Time::from_nanos(now)).is_some());
                 }
-                Op::Watch => callers.extend(leaders.last().map(|leader| Caller::new(leader.watch(None).0))),
+                Op::Watch => callers.extend(leaders.last().map(|leader| Caller::new(leader.watch(None, RuntimeId::default()).0))),
                 Op::Complete(ok) => if let Some(leader) = leaders.pop() {
                     stored = ok.then_some(7);
                     drop(leader.complete(stored.ok_or("failed")));
@@ -350,7 +350,7 @@ fn load_is_awaited_while_a_caller_waits() {
     assert!(!coalescer.is_awaited(&1));
     let JoinOutcome::Lead(leader) = join() else { panic!("the key is free") };
     assert!(!coalescer.is_awaited(&1), "as a refresh, for which nobody waits");
-    let (watch, _) = leader.watch(None);
+    let (watch, _) = leader.watch(None, RuntimeId::default());
     assert!(coalescer.is_awaited(&1));
     let JoinOutcome::Wait(waiter, Some(timer)) = join() else { panic!("another one leads") };
     drop(watch);
@@ -438,7 +438,7 @@ fn load_fails_with_the_error_of_its_last_leader() {
     let Hedged { coalescer, leader, mut first, timer } = Hedged::start();
     timer.expire(Time::from_nanos(10));
     let hedge = hedge_of(&mut first);
-    let mut watch = Caller::new(leader.watch(None).0);
+    let mut watch = Caller::new(leader.watch(None, RuntimeId::default()).0);
     leader.fail(Err("first"));
     assert!(watch.poll().is_pending());
     hedge.fail(Err("last"));

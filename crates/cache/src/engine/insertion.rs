@@ -45,18 +45,18 @@ where
             }
         }
         let Some(life) = life else {
-            self.store.remove_older(&new, at);
+            self.store.remove(&new.key);
             return Insertion::NotCacheable;
         };
         let permit = match self.store.reserve_for_store(&new.key, &new.value, None) {
             Ok(permit) => permit,
             Err(refused) => {
-                self.store.remove_older(&new, at);
+                self.store.remove(&new.key);
                 return Insertion::Rejected(refused);
             }
         };
         if self.writer.is_direct() {
-            self.store.insert(new, &life, permit, at);
+            self.store.write_value(new, &life, permit, at);
             return Insertion::Stored;
         }
         self.send_to_writer(&new, life, permit, at)
@@ -81,7 +81,7 @@ where
         if self.writer.store_async(write) {
             return Insertion::Stored;
         }
-        self.store.remove_older(new, at);
+        self.store.remove(&new.key);
         Insertion::Rejected(StoreRejection::MailboxFull)
     }
 }

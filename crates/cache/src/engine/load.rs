@@ -1,8 +1,8 @@
 //! One load, in a task of its own that no caller's cancellation ends.
 
-use std::{hash::Hash, num::NonZeroU64, sync::Arc, time::Duration};
+use std::{hash::Hash, mem::replace, num::NonZeroU64, sync::Arc, time::Duration};
 
-use stockade_model::time::{Runtime, Time, before};
+use stockade_model::time::{Runtime, Time, before, is_own_load};
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::{Instrument, Span, field::Empty};
 
@@ -11,6 +11,7 @@ use super::{
     admission::AdmissionPermit,
     loaded::{LoadResult, Loaded},
     loader::{CacheMode, LoadFailure, LoadedValue, Loader, Remainder},
+    overdue::LoadNumber,
     pending_work::WorkGuard,
     shared_tier::{LoadGrant, TierDecision},
     writer::{VersionClaim, Write},
@@ -69,6 +70,8 @@ struct LoadTask<K: Hash + Eq, V, R: Runtime> {
     turn: BreakerTurn<R>,
     /// Of its wait for admission.
     deadline: Time,
+    /// The span of the caller.
+    caller: Span,
     pending_work: WorkGuard,
 }
 
@@ -86,16 +89,18 @@ where
     V: Clone + Send + Sync + 'static,
     R: Runtime,
 {
-    /// Starts a load in its own task. Returns false if the breaker refuses it.
+    /// Starts a load in its own task. Returns false if the breaker refuses it. `is_awaited`: the caller waits for it as long as it takes.
     pub(crate) fn start_load<L: Loader<K, V>>(
         self: &Arc<Self>,
         leader: Leader<K, LoadResult<V>>,
         seen_version: Version,
         mode: CacheMode,
         load: L,
+        is_awaited: bool,
     ) -> bool {
+        let spawn = |task| if is_awaited { self.runtime.spawn_load(task) } else { self.runtime.spawn(task) };
         let deadline = self.runtime.now() + self.strategy.load.deadline;
-        let pending_work = self.pending_work.start();
+        let (pending_work, caller) = (self.pending_work.start(), Span::current());
         if self.shared.is_some() {
             let loading = LoadTask {
                 leader,
@@ -104,9 +109,10 @@ where
                 admission_permit: None,
                 turn: BreakerTurn::Waits,
                 deadline,
+                caller,
                 pending_work,
             };
-            self.runtime.spawn(Arc::clone(self).run(loading, load));
+            spawn(Arc::clone(self).run(loading, load));
             return true;
         }
         let turn = match self.ask_breaker(leader.key(), load.client()) {
@@ -125,13 +131,15 @@ where
         if admission_permit.is_some() {
             self.count_load(leader.key(), deadline);
         }
-        let loading = LoadTask { leader, seen_version, mode, admission_permit, turn, deadline, pending_work };
-        self.runtime.spawn(Arc::clone(self).run(loading, load));
+        let loading =
+            LoadTask { leader, seen_version, mode, admission_permit, turn, deadline, caller, pending_work };
+        spawn(Arc::clone(self).run(loading, load));
         true
     }
 
     fn ask_breaker(&self, key: &K, client: Option<NonZeroU64>) -> Result<BreakerTurn<R>, Error> {
         let Some(breakers) = &self.breakers else { return Ok(BreakerTurn::Admitted(None)) };
+        self.blocking_loads.expire(self.runtime.now());
         match breakers.for_key(key).admit(breakers.identity(key, client), &self.runtime) {
             BreakerVerdict::Admitted(permit) => Ok(BreakerTurn::Admitted(Some(permit))),
             BreakerVerdict::Wait => Ok(BreakerTurn::Waits),
@@ -198,8 +206,16 @@ where
     /// The task of one load. It holds a work guard until a write in the mailbox has been enqueued. A shared
     /// tier is looked up before the load, and updated after it.
     async fn run<L: Loader<K, V>>(self: Arc<Self>, loading: LoadTask<K, V, R>, load: L) {
-        let LoadTask { leader, mut seen_version, mode, admission_permit, turn, deadline, pending_work } =
-            loading;
+        let LoadTask {
+            leader,
+            mut seen_version,
+            mode,
+            admission_permit,
+            turn,
+            deadline,
+            caller,
+            pending_work,
+        } = loading;
         let (mut completion, mut grant) = (Completion::Pending(leader), LoadGrant::LOCAL);
         if let Some(shared) = &self.shared {
             // Boxed: this future is larger than the rest of the task.
@@ -225,8 +241,8 @@ where
             seen_version = self.store.version(completion.key());
         }
         let LoadGrant { lease, stale } = grant;
-        let mut received = match self.execute(completion.key(), admission_permit, turn, deadline, load).await
-        {
+        let execution = self.execute(completion.key(), admission_permit, turn, deadline, caller, load);
+        let mut received = match execution.await {
             Ok(received) => received,
             Err(error) => return self.fail(completion, lease, stale, error).await,
         };
@@ -292,6 +308,7 @@ where
         admission_permit: Option<AdmissionPermit>,
         turn: BreakerTurn<R>,
         deadline: Time,
+        caller: Span,
         load: L,
     ) -> Result<ReceivedValue<'_, K, V, R>, Error> {
         let breaker_permit = match turn {
@@ -303,10 +320,11 @@ where
             None => self.queue_for_admission(key, deadline, L::RESERVES_BYTES).await?,
         };
         // Time in our own queue is not the source's.
-        let deadline = self.runtime.now() + self.strategy.load.deadline;
+        let deadline =
+            if L::HAS_DEADLINE { Time::NEVER } else { self.runtime.now() + self.strategy.load.deadline };
         let since = self.store.invalidation_seq();
-        let mut attempt = LoadAttempt::start(self, key.clone(), breaker_permit);
-        let span = tracing::info_span!("load", cache = self.name.as_deref(), error = Empty);
+        let mut attempt = LoadAttempt::start(self, key.clone(), breaker_permit, deadline);
+        let span = tracing::info_span!(parent: caller, "load", cache = self.name.as_deref(), error = Empty);
         let load = load.load(|| Reservation::new(&self.store, key)).instrument(span.clone());
         let result = match before(&self.runtime, deadline, load).await {
             Some(result) => result.map_err(LoadFailure::new),
@@ -317,7 +335,7 @@ where
                 let LoadedValue { value, lifespan, remainder, reservation, .. } = loaded;
                 let LoadedValue { is_failure, is_transient, is_from_source, .. } = loaded;
                 if !is_from_source {
-                    attempt.breaker_permit = None;
+                    drop(attempt.take_permit());
                 }
                 let took = match remainder {
                     Some(_) => attempt.took(),
@@ -452,9 +470,18 @@ where
 {
     engine: &'a Engine<K, V, R>,
     key: K,
-    breaker_permit: Option<BreakerPermit<R>>,
+    permit: AttemptPermit<R>,
     started_at: Time,
     is_finished: bool,
+}
+
+/// The breaker's permit for a load.
+enum AttemptPermit<R: Runtime> {
+    /// The cache has no breaker, or it knows the result.
+    None,
+    Held(BreakerPermit<R>),
+    /// Of a caller that blocks.
+    Blocking(LoadNumber),
 }
 
 impl<'a, K, V, R> LoadAttempt<'a, K, V, R>
@@ -463,8 +490,28 @@ where
     V: Clone + Send + Sync + 'static,
     R: Runtime,
 {
-    fn start(engine: &'a Engine<K, V, R>, key: K, breaker_permit: Option<BreakerPermit<R>>) -> Self {
-        Self { engine, key, breaker_permit, started_at: engine.runtime.now(), is_finished: false }
+    fn start(engine: &'a Engine<K, V, R>, key: K, permit: Option<BreakerPermit<R>>, deadline: Time) -> Self {
+        let permit = match permit {
+            None => AttemptPermit::None,
+            Some(permit) if is_own_load() => {
+                AttemptPermit::Blocking(engine.blocking_loads.start(deadline, permit))
+            }
+            Some(permit) => AttemptPermit::Held(permit),
+        };
+        Self { engine, key, permit, started_at: engine.runtime.now(), is_finished: false }
+    }
+
+    /// `None`: the breaker needs no result.
+    fn take_permit(&mut self) -> Option<BreakerPermit<R>> {
+        match replace(&mut self.permit, AttemptPermit::None) {
+            AttemptPermit::None => None,
+            AttemptPermit::Held(permit) => Some(permit),
+            AttemptPermit::Blocking(number) => {
+                let now = self.engine.runtime.now();
+                self.engine.blocking_loads.expire(now);
+                self.engine.blocking_loads.end(number)
+            }
+        }
     }
 
     fn took(&self) -> Duration {
@@ -474,20 +521,24 @@ where
     /// Records the result. Returns the duration of the load.
     fn end(&mut self, outcome: LoadOutcome) -> Duration {
         self.is_finished = true;
-        let Engine { runtime, counters, strategy, store, meter, .. } = self.engine;
+        let engine = self.engine;
+        let Engine { runtime, counters, strategy, store, meter, .. } = engine;
         let now = runtime.now();
         let took = now - self.started_at;
-        if let Some(breaker_permit) = self.breaker_permit.take() {
-            breaker_permit.record_result(outcome);
+        if let Some(permit) = self.take_permit() {
+            permit.record_result(outcome);
         }
         if let Some(meter) = meter {
             meter.record_load(took);
         }
         if outcome == LoadOutcome::Answered {
             counters.loads_answered.increment();
+            if let Some(load_times) = &engine.load_times {
+                load_times.record(took);
+            }
         } else {
             counters.loads_failed.increment();
-            if !strategy.throttle.is_zero() {
+            if outcome != LoadOutcome::NotRun && !strategy.throttle.is_zero() {
                 store.throttle(&self.key, runtime.coarse_now(), now + strategy.throttle);
             }
         }

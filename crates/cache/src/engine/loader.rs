@@ -148,6 +148,8 @@ impl<K: Hash + Eq + Clone, V: Clone + std::fmt::Debug> std::fmt::Debug for Loade
 pub(crate) trait Loader<K: Hash + Eq + Clone, V: Clone>: Send + 'static {
     /// True if bytes for the value are reserved before the load starts.
     const RESERVES_BYTES: bool;
+    /// True if it has bounds of its own: one for the time in its queue, and the strategy's deadline for the source.
+    const HAS_DEADLINE: bool = false;
 
     /// The client of the request, if it is known.
     fn client(&self) -> Option<NonZeroU64> {

@@ -4,7 +4,7 @@ use std::{future::Future, hash::Hash, ops::ControlFlow, sync::Arc, time::Duratio
 
 use stockade_model::{
     outcome::Outcome,
-    time::{Runtime, Time, before},
+    time::{Runtime, RuntimeId, Time, before},
 };
 
 use super::{
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     answer::{Answer, Reason},
-    coalesce::{JoinOutcome, Leader, WaitOutcome, WaitTimer, Waiter},
+    coalesce::{Arrival, JoinOutcome, Leader, WaitOutcome, WaitTimer, Waiter},
     error::Error,
     freshness::{FreshnessState, Lifetime},
     stats::Counter,
@@ -227,12 +227,12 @@ where
             Fetch::Coalesce { .. } => {
                 // Another request may have refreshed the entry since the lookup.
                 let is_done = || self.store.version(key) != seen_version;
-                self.coalescer.try_start(key, now, self.strategy.load.hedge_after, is_done)
+                self.coalescer.try_start(key, now, self.hedge_after(), is_done)
             }
             Fetch::Independent => Some(self.coalescer.start_detached(key, now)),
         };
         if let (Some(leader), Some(load)) = (leader, load.take())
-            && self.start_load(leader, seen_version, CacheMode::Default, load)
+            && self.start_load(leader, seen_version, CacheMode::Default, load, false)
         {
             count.increment();
         }
@@ -273,8 +273,11 @@ where
             is_soft_deadline = soft.is_some_and(|soft| soft < patience);
             soft.map_or(patience, |soft| soft.min(patience))
         };
-        let hedge_after = self.strategy.load.hedge_after;
-        let joined = self.coalescer.join(key, at, hedge_after, deadline, stored, can_serve);
+        let hedge_after = self.hedge_after();
+        // Its waits in queues and its load end at three deadlines.
+        let abandoned_before = at.back(self.strategy.load.deadline.saturating_mul(3));
+        let arrival = Arrival { at, runtime: self.runtime.id(), abandoned_before };
+        let joined = self.coalescer.join(key, arrival, hedge_after, deadline, stored, can_serve);
         (request.seen_version, request.is_soft_deadline) = (seen_version, is_soft_deadline);
         match joined {
             JoinOutcome::Lead(leader) => self.lead(leader, request, load),
@@ -305,10 +308,14 @@ where
     ) -> RequestStep<K, V> {
         let soft = self.soft_deadline(request.has_stale, leader.started_at());
         (request.led_ordinal, request.is_soft_deadline) = (Some(leader.ordinal()), soft.is_some());
-        let (watch, timer) = leader.watch(soft);
+        let runtime = soft.map_or_else(RuntimeId::default, |_| self.runtime.id());
+        let (watch, timer) = leader.watch(soft, runtime);
         self.run_wait_timer(timer);
         let load = load.take().expect("a caller leads once");
-        self.start_load(leader, request.seen_version, request.mode, load);
+        if leader.is_hedge() {
+            self.counters.hedges.increment();
+        }
+        self.start_load(leader, request.seen_version, request.mode, load, soft.is_none());
         ControlFlow::Continue(watch)
     }
 

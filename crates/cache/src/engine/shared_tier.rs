@@ -240,7 +240,7 @@ where
             && let Ok(permit) = self.store.reserve_for_store(key, &loaded.value, None)
         {
             let (key, value, since, took) = (key.clone(), loaded.value.clone(), loaded.since, loaded.took);
-            self.store.insert(NewValue { key, value, since, took }, &life, permit, now);
+            let _is_stored = self.store.insert(NewValue { key, value, since, took }, &life, permit, now);
         }
     }
 

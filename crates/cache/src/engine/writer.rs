@@ -37,7 +37,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Write<K, V> {
         let Loaded { value, life, took, since, .. } = self.loaded;
         let new = NewValue { key: self.key, value, since, took };
         match life.zip(self.permit) {
-            Some((life, permit)) => store.insert(new, &life, permit, now),
+            // The store counts a value that is outdated.
+            Some((life, permit)) => drop(store.insert(new, &life, permit, now)),
             None => store.remove_older(&new, now),
         }
         // Free the key after the store: a request that finds it free has to find the value.
@@ -104,7 +105,7 @@ where
             strategy::Writer::Direct => None,
             strategy::Writer::Mailbox { cost, call_timeout, capacity } => {
                 let (writes, received) = mpsc::channel(capacity.clamp(1, Semaphore::MAX_PERMITS));
-                runtime.spawn(run_mailbox(received, Arc::clone(&store), runtime.clone(), cost));
+                runtime.spawn_lasting(run_mailbox(received, Arc::clone(&store), runtime.clone(), cost));
                 Some(MailboxSender { writes, call_timeout })
             }
         };

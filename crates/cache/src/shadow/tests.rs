@@ -311,7 +311,7 @@ fn what_is_invalidated_leaves_the_ghosts() {
     request_all(9);
     cache.invalidate_tag("even", Invalidation::Hard);
     request_all(5);
-    cache.invalidate_where(|key| *key < 3, Invalidation::Hard);
+    cache.invalidate_if(|key, _| *key < 3, Invalidation::Hard);
     request_all(7);
     // The cache has one entry, and a larger ghost more.
     cache.invalidate_all(Invalidation::Hard);

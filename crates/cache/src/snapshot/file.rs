@@ -24,7 +24,7 @@ use crate::{cache::Cache, locks::Lock};
 /// and one write each, so that no value comes back that was invalidated or replaced, also after a `kill -9`. (Values of loads are not
 /// recorded: after a crash an older one is served for the rest of its ttl. With a [mailbox](crate::Writer::Mailbox) an insert is
 /// recorded when it is enqueued.) (After a loss of power the last seconds of a journal may be missing.) An entry that was
-/// invalidated [softly](crate::Invalidation::Soft) is gone after a restart. After [`invalidate_where`](crate::Cache::invalidate_where), and after
+/// invalidated [softly](crate::Invalidation::Soft) is gone after a restart. After [`invalidate_if`](crate::Cache::invalidate_if), and after
 /// four million records, nothing is restored until the next snapshot: [`is_outdated`](Self::is_outdated).
 ///
 /// The files hold what the cache holds: only their owner can read them. No link is followed, neither to read nor to write, and files
@@ -39,7 +39,7 @@ use crate::{cache::Cache, locks::Lock};
 /// # let directory = tempfile::tempdir()?;
 /// # let path = directory.path().join("users.snapshot");
 /// let start = || -> Result<_, Box<dyn std::error::Error>> {
-///     let cache: Cache<String, String> = Cache::new(Strategy::preset("stampede")?)?;
+///     let cache: Cache<String, String> = Cache::new(Strategy::default())?;
 ///     let file = SnapshotFile::new(&path, Snapshots::new("users 1", RawCodec, RawCodec));
 ///     file.restore(&cache, SystemTime::now())?;
 ///     Ok((cache, file))

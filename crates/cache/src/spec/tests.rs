@@ -30,7 +30,7 @@ fn invalid_settings_are_rejected() {
         ("ttl = 30", "`30` has no unit: write `30ms` or `30s`"),
         (
             "swr = \"1s\"",
-            "without a ttl nothing is ever stale: give one, or leave out `refresh`, `jitter`, `swr` and `sie`",
+            "without a ttl only an invalidation makes values stale: give one, or write ttl = \"none\"",
         ),
         (
             "limit = { bytes = \"100B\" }",

@@ -8,6 +8,8 @@ use serde::{
 };
 use stockade_model::units::{self, UnitError};
 
+use crate::strategy::HedgeAfter;
+
 /// A value that a file writes as a string and that `T` parses. A bare number is refused with the hint that its
 /// unit is missing.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -40,6 +42,22 @@ impl FromStr for OptionalDuration {
 
     fn from_str(text: &str) -> Result<Self, UnitError> {
         if text == "none" { Ok(Self(None)) } else { units::parse_duration(text).map(|time| Self(Some(time))) }
+    }
+}
+
+/// How long a load takes before it is hedged: `15s`, `learned` or `none`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HedgeAfterValue(pub Option<HedgeAfter>);
+
+impl FromStr for HedgeAfterValue {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        Ok(Self(match text {
+            "none" => None,
+            "learned" => Some(HedgeAfter::Learned),
+            time => Some(HedgeAfter::Time(units::parse_duration(time)?)),
+        }))
     }
 }
 
@@ -147,7 +165,7 @@ mod schema {
 
     use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-    use super::{DurationValue, OptionalDuration, SizeValue, TextSchema, TextValue};
+    use super::{DurationValue, HedgeAfterValue, OptionalDuration, SizeValue, TextSchema, TextValue};
 
     impl<T: TextSchema> JsonSchema for TextValue<T> {
         fn inline_schema() -> bool {
@@ -178,6 +196,12 @@ mod schema {
     impl TextSchema for OptionalDuration {
         fn schema() -> Schema {
             duration_schema(true)
+        }
+    }
+
+    impl TextSchema for HedgeAfterValue {
+        fn schema() -> Schema {
+            json_schema!({ "anyOf": [duration_schema(true), { "const": "learned" }] })
         }
     }
 

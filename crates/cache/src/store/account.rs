@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU64, AtomicUsize},
+    atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 
 use super::{
@@ -14,10 +14,36 @@ use super::{
 };
 use crate::locks::Lock;
 
+/// The mean size of loaded entries, in which the last ones weigh most. A value that is larger than its reservation evicts when it
+/// arrives.
+#[derive(Debug, Default)]
+struct LoadedSize(AtomicUsize);
+
+impl LoadedSize {
+    /// Loads that the mean remembers.
+    const REMEMBERED: usize = 16;
+
+    fn mean(&self) -> usize {
+        self.0.load(Relaxed) / Self::REMEMBERED
+    }
+
+    /// Of two observations at the same time one may be lost.
+    fn observe(&self, bytes: usize) {
+        let sum = self.0.load(Relaxed);
+        let next = if sum == 0 {
+            bytes.saturating_mul(Self::REMEMBERED)
+        } else {
+            sum - sum / Self::REMEMBERED + bytes
+        };
+        self.0.store(next, Relaxed);
+    }
+}
+
 /// The account of a limit in bytes.
 pub(super) struct ByteAccount<K, V> {
     pub(super) budget: Arc<ByteBudget>,
     pub(super) weigh: WeighFn<K, V>,
+    loaded_size: LoadedSize,
     pub(super) held: Option<HeldEntries<K, V>>,
     /// Bytes for memory beside the entries.
     pub(super) aside: Lock<ReservedBytes>,
@@ -35,10 +61,21 @@ impl<K, V> ByteAccount<K, V> {
             aside: Lock::new(ReservedBytes::none(&budget)),
             budget,
             weigh,
+            loaded_size: LoadedSize::default(),
             held: is_held.map(|is_held| HeldEntries::new(is_held, limit)),
             reclaims: AtomicU64::new(0),
             next_shard: AtomicUsize::new(0),
         })
+    }
+
+    /// Bytes that a load reserves whose key has no entry.
+    pub(super) fn expected_bytes(&self, entry_bytes: usize) -> usize {
+        self.loaded_size.mean().max(entry_bytes).min(self.budget.max_object)
+    }
+
+    /// Learns the size of a loaded entry.
+    pub(super) fn observe_load(&self, bytes: usize) {
+        self.loaded_size.observe(bytes.min(self.budget.max_object));
     }
 
     /// Drops entries that nothing holds, and releases their bytes afterwards.

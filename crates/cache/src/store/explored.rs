@@ -130,7 +130,7 @@ fn value_loaded_before_an_invalidation_is_not_found_after_it() {
                 let store = Arc::clone(&store);
                 Box::new(move || {
                     if everything {
-                        store.invalidate_where(&|_| true, Invalidation::Hard, Time::ZERO);
+                        store.invalidate_all(Invalidation::Hard, Time::ZERO);
                     } else {
                         store.invalidate(&0, Invalidation::Hard, Time::ZERO);
                     }

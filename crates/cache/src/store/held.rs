@@ -54,20 +54,20 @@ impl<K, V> HeldEntries<K, V> {
 
     /// Takes out those of the longest held entries that are not in use any more.
     pub(crate) fn take_released(&self) -> RemovedEntries<K, V> {
-        let mut released = RemovedEntries::new();
         if self.bytes() == 0 {
-            return released;
+            return RemovedEntries::new();
         }
-        let mut entries = self.entries.lock();
-        for _ in 0..EXAMINED_AT_ONCE.min(entries.len()) {
-            let Some(entry) = entries.pop_front() else { break };
-            if (self.is_held)(&entry.value) {
-                entries.push_back(entry);
-            } else {
-                self.bytes.fetch_sub(entry.weight as usize, Ordering::Relaxed);
-                released.push(entry);
-            }
-        }
+        // The caller's function runs without the lock.
+        let examined: RemovedEntries<K, V> = {
+            let mut entries = self.entries.lock();
+            let count = EXAMINED_AT_ONCE.min(entries.len());
+            entries.drain(..count).collect()
+        };
+        let (held, released): (RemovedEntries<K, V>, _) =
+            examined.into_iter().partition(|entry| (self.is_held)(&entry.value));
+        let released_bytes: usize = released.iter().map(|entry| entry.weight as usize).sum();
+        self.bytes.fetch_sub(released_bytes, Ordering::Relaxed);
+        self.entries.lock().extend(held);
         released
     }
 }

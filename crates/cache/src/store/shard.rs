@@ -14,6 +14,7 @@ pub(crate) use invalidate::InvalidationFilter;
 use stockade_model::time::Time;
 
 use super::{
+    Precedence,
     idle::IdleTimes,
     limit::{Limit, LimitBounds},
     policy::{Listed, Policy, PolicyData, PolicyEntries, PolicyInstance, Slot},
@@ -151,6 +152,7 @@ pub(crate) struct NewEntry<'a, K, V> {
     pub(crate) key: K,
     pub(crate) value: V,
     pub(crate) life: &'a Lifetime,
+    pub(crate) precedence: Precedence,
     pub(crate) weight: u32,
     pub(crate) tags: &'a [u64],
 }
@@ -400,23 +402,27 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         now: Time,
         gone: &mut RemovedEntries<K, V>,
     ) -> bool {
-        let NewEntry { hash, key, value, life, weight, tags } = new;
+        let NewEntry { hash, key, value, life, precedence, weight, tags } = new;
         if now >= self.sweep.earliest {
             self.sweep(SWEEP_SLICE, now, gone);
         }
+        let &Lifetime { due, mut loaded, expires, spans } = life;
         let is_younger =
-            |slot, there: &Entry<K, V>| there.loaded > life.loaded && now < self.kept_until(slot, there);
-        let found = self.find(hash, &key).map(|(slot, there)| (slot, is_younger(slot, there)));
-        if let Some((_, true)) = found {
-            gone.push(RemovedEntry { key, value, weight: 0, reason: None });
-            return false;
+            |slot, there: &Entry<K, V>| there.loaded > loaded && now < self.kept_until(slot, there);
+        let found = self.find(hash, &key).map(|(slot, there)| (slot, is_younger(slot, there), there.loaded));
+        if let Some((_, true, loaded_there)) = found {
+            if precedence == Precedence::Younger {
+                gone.push(RemovedEntry { key, value, weight: 0, reason: None });
+                return false;
+            }
+            // The clock of a write may be behind that of the value that it replaces.
+            loaded = loaded_there;
         }
         self.end_refill(&key);
         self.stores += 1;
         let version = version(self.stores);
-        let &Lifetime { due, loaded, expires, spans } = life;
         let slot = match found {
-            Some((slot, _)) => slot,
+            Some((slot, ..)) => slot,
             None => self.take_slot(now, gone),
         };
         let kept_until = life.kept_until();
@@ -560,6 +566,25 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         seen
     }
 
+    /// Removes the expired among some entries after a slot. Returns the slot to continue from; `None`: these were the last ones.
+    pub(crate) fn purge_some(
+        &mut self,
+        after: Option<Slot>,
+        now: Time,
+        gone: &mut RemovedEntries<K, V>,
+    ) -> Option<Slot> {
+        let slots: Vec<Slot> = self.slice(after).collect();
+        let last = slots.last().copied();
+        for slot in slots {
+            let entry = self.entries.get(slot as usize).and_then(Option::as_ref);
+            if entry.is_some_and(|entry| now >= self.kept_until(slot, entry)) {
+                self.evicted_expired += 1;
+                gone.extend(self.remove_slot(slot, RemovalReason::Expired));
+            }
+        }
+        last
+    }
+
     /// Removes an entry that the policy has forgotten. The slot stays with the caller.
     #[expect(clippy::inline_always, reason = "ten instructions of each store into a full cache")]
     #[inline(always)]
@@ -665,6 +690,11 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             list.extend(stored.map(|(slot, _)| Listed { rank: (0, 0), slot, hits: 0 }));
         }
         list
+    }
+
+    /// The kept bits of the hash of the key in a slot.
+    pub(crate) fn short_hash(&self, slot: Slot) -> Option<u32> {
+        self.entries.get(slot as usize)?.as_ref().map(|entry| entry.short_hash)
     }
 
     /// A copy of the entry in a slot, unless it is not to be served any more.

@@ -5,7 +5,7 @@ use std::hash::Hash;
 use stockade_model::time::Time;
 
 use super::{
-    NewValue, Store, StorePermit, StoredValue,
+    NewValue, Precedence, Store, StorePermit, StoredValue,
     invalidation::{Invalidation, InvalidationSeq, TargetHash},
     shard::{EntryStamp, Shard},
 };
@@ -41,7 +41,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         now: Time,
         has_loads: impl FnOnce() -> bool,
     ) -> bool {
-        let stored = self.insert_if(new, life, permit, now, |shard, key, hash, tags| {
+        let stored = self.insert_if(new, life, Precedence::Later, permit, now, |shard, key, hash, tags| {
             let is_unchanged = self.is_unchanged(shard, seen, key, hash, tags);
             if is_unchanged && has_loads() {
                 self.invalidations.record(TargetHash::Key(hash));

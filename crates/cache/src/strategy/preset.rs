@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use stockade_model::nearest::remedy;
 
-use super::{Fetch, LoadBounds, StoreMode, Strategy, Writer};
-use crate::{breaker::Breaker, freshness::Refresh};
+use super::{Fetch, HedgeAfter, LoadBounds, StoreMode, Strategy, Writer};
+use crate::{breaker::Breaker, freshness::Refresh, store::limit::Limit};
 
 /// A strategy with a name.
 #[derive(Clone, Debug)]
@@ -37,6 +37,30 @@ pub(crate) const NONE: Strategy = Strategy {
     writer: Writer::Direct,
     limit: None,
 };
+
+impl Default for Strategy {
+    /// [`Strategy::DEFAULT`].
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+impl Strategy {
+    /// For a cache about which nothing else is known: a value is fresh for a minute, 10,000 entries are kept, callers that miss a key share
+    /// one load, which may take 30 s, and wait for its end. A load that takes twice as long as nearly all others is
+    /// [hedged](HedgeAfter::Learned). Nothing stale is served. It is no preset: those have the times of the published tests.
+    pub const DEFAULT: Self = Self {
+        fetch: Fetch::Coalesce { wait_timeout: Duration::from_secs(60) },
+        load: LoadBounds {
+            deadline: Duration::from_secs(30),
+            hedge_after: Some(HedgeAfter::Learned),
+            ..LoadBounds::DEFAULT
+        },
+        ttl: Some(Duration::from_mins(1)),
+        limit: Some(Limit::entries(10_000)),
+        ..NONE
+    };
+}
 
 /// Values expire, and every request that finds one expired loads.
 const SIMPLE: Strategy = Strategy { ttl: Some(Duration::from_mins(1)), ..NONE };

@@ -48,7 +48,7 @@ pub use self::url::{RedisUrl, RedisUrlError};
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let redis = RedisTier::open("redis://:secret@127.0.0.1:6379/0?prefix=people&lease=2s&timeout=100ms")?;
 /// redis.check().await?;
-/// let people: Cache<String, String> = Cache::builder(Strategy::preset("stampede")?)
+/// let people: Cache<String, String> = Cache::builder(Strategy::default())
 ///     .shared_tier(SharedTier::with_memory(redis, RawCodec, RawCodec))
 ///     .build()?;
 /// # Ok(())

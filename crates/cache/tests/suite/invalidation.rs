@@ -321,3 +321,30 @@ fn borrowed_keys_are_looked_at_and_invalidated() {
     numbers.insert(7, 1);
     assert!(numbers.peek(&7).is_some() && numbers.invalidate(&7, Invalidation::Hard));
 }
+
+/// Fresh for ever, stale once it is softly invalidated, served if the load then fails: with no ttl, and with the longest one.
+#[test]
+fn value_without_an_end_is_a_fallback_after_a_soft_invalidation() {
+    for ttl in [None, Some(Duration::MAX)] {
+        for how in [Invalidation::Soft, Invalidation::Fallback] {
+            let time = Virtual::new();
+            let strategy =
+                Strategy { ttl, sie: Duration::from_secs(3_600), ..Strategy::preset("stampede").unwrap() };
+            let cache: Cache<u64, u64, Virtual> =
+                Cache::builder(strategy).build_on(time.clone(), Seed(1)).unwrap();
+            let fails = async || Err::<u64, _>("the source is down");
+            let run = time.run(async {
+                cache.insert(1, 10);
+                time.sleep_until(time.now() + Duration::from_hours(24 * 365)).await;
+                assert_eq!(cache.get(&1), Some(10), "{ttl:?}");
+                assert!(cache.invalidate(&1, how));
+                assert_eq!(cache.get(&1), None, "{ttl:?} {how:?}");
+                let answer = cache.get_with(1, fails).await.unwrap();
+                assert_eq!((answer.value, answer.outcome), (10, Outcome::Fallback));
+                time.sleep_until(time.now() + Duration::from_secs(3_600)).await;
+                assert!(cache.get_with(1, fails).await.is_err());
+            });
+            run.unwrap();
+        }
+    }
+}

@@ -10,7 +10,7 @@ use std::{
 };
 
 use futures_util::future::{AbortHandle, Abortable, join_all};
-use stockade_cache::{Cache, Error, Outcome, Strategy};
+use stockade_cache::{Cache, Error, HedgeAfter, Outcome, Strategy};
 use stockade_model::{
     seed::Seed,
     time::{Runtime, Time, Virtual},
@@ -273,7 +273,7 @@ fn hedged(loads_take: Vec<Option<Duration>>) -> (usize, Vec<Received>) {
         Strategy { ttl: Some(Duration::from_mins(1)), ..Strategy::preset("stampede").unwrap() };
     strategy.fetch = stockade_cache::Fetch::Coalesce { wait_timeout: Duration::from_mins(1) };
     strategy.load.deadline = 10 * LOAD;
-    strategy.load.hedge_after = Some(3 * LOAD);
+    strategy.load.hedge_after = Some(HedgeAfter::Time(3 * LOAD));
     let cache: Cache<&str, usize, Virtual> =
         Cache::builder(strategy).build_on(time.clone(), Seed(1)).unwrap();
     let loads = Arc::new(AtomicU64::new(0));
@@ -332,6 +332,83 @@ fn slow_or_silent_load_is_hedged_once_an_interval() {
     }
 }
 
+/// One leader in 250 is silent, one slow and one lost. The followers of all keys wait for twice a usual load at the 99th percentile, and
+/// those of a silent leader for as long as was learned and a load.
+#[test]
+fn learned_hedges_are_one_load_in_a_hundred_at_most() {
+    const KEYS: u64 = 5_000;
+    let time = Virtual::new();
+    let mut strategy =
+        Strategy { ttl: Some(Duration::from_mins(60)), ..Strategy::preset("stampede").unwrap() };
+    strategy.fetch = stockade_cache::Fetch::Coalesce { wait_timeout: Duration::from_mins(1) };
+    strategy.load.hedge_after = Some(HedgeAfter::Learned);
+    let cache: Cache<u64, u64, Virtual> = Cache::builder(strategy).build_on(time.clone(), Seed(1)).unwrap();
+    let mut waits: Vec<Duration> = Vec::new();
+    let run = time.run(async {
+        for key in 0..KEYS {
+            let is_first = Arc::new(AtomicU64::new(0));
+            let start = time.now();
+            let callers = (0..10).map(|_| {
+                let (clock, is_first) = (time.clone(), Arc::clone(&is_first));
+                let load = async move || {
+                    let takes = match (is_first.fetch_add(1, Ordering::Relaxed), key % 250) {
+                        (0, 100) => pending().await,
+                        (0, 150) => 50 * LOAD,
+                        (0, 200) => panic!("on purpose"),
+                        _ => LOAD + Duration::from_micros(key % 1_000),
+                    };
+                    clock.sleep_until(clock.now() + takes).await;
+                    Ok::<_, Error>(key)
+                };
+                cache.get_with(key, load)
+            });
+            let answers = join_all(callers).await;
+            let answered =
+                answers.iter().filter(|answer| answer.as_ref().is_ok_and(|answer| answer.value == key));
+            assert_eq!(answered.count(), 10, "{key}: {answers:?}");
+            waits.push(time.now() - start);
+        }
+    });
+    run.unwrap_or_else(|stalled| panic!("a caller hangs: {stalled}"));
+    waits.sort_unstable();
+    let share = |share: f64| waits[(waits.len() as f64 * share) as usize];
+    assert!(share(0.99) <= 2 * LOAD, "{:?}", share(0.99));
+    assert!(waits[waits.len() - 1] <= 4 * LOAD, "{:?}", waits[waits.len() - 1]);
+    let stats = cache.stats();
+    assert_eq!((stats.hedges, stats.loads), (2 * KEYS / 250, KEYS + 3 * KEYS / 250));
+}
+
+/// If all loads become slow at once, hedges would double them. Their budget ends first.
+#[test]
+fn source_that_is_slow_altogether_gets_few_hedges() {
+    let time = Virtual::new();
+    let mut strategy =
+        Strategy { ttl: Some(Duration::from_mins(60)), ..Strategy::preset("stampede").unwrap() };
+    strategy.fetch = stockade_cache::Fetch::Coalesce { wait_timeout: Duration::from_mins(1) };
+    strategy.load.hedge_after = Some(HedgeAfter::Learned);
+    let cache: Cache<u64, u64, Virtual> = Cache::builder(strategy).build_on(time.clone(), Seed(1)).unwrap();
+    let load_all = async |keys: std::ops::Range<u64>, takes: Duration| {
+        let get = |key| {
+            let clock = time.clone();
+            let load = async move || {
+                clock.sleep_until(clock.now() + takes).await;
+                Ok::<_, Error>(key)
+            };
+            cache.get_with(key, load)
+        };
+        // Two callers of each key.
+        let answers = join_all(keys.flat_map(|key| [get(key), get(key)])).await;
+        assert!(answers.iter().all(Result::is_ok));
+    };
+    let run = time.run(async {
+        load_all(0..200, LOAD).await;
+        load_all(200..2_200, 40 * LOAD).await;
+    });
+    run.unwrap_or_else(|stalled| panic!("a caller hangs: {stalled}"));
+    let hedges = cache.stats().hedges;
+    assert!((10..=25).contains(&hedges), "{hedges} of 2,200 loads");
+}
+
 /// The loads of a key take 5 units, then 9. A tag of the value is purged before the request that hedges the first one starts.
 #[test]
 fn hedge_that_an_invalidated_value_overtakes_is_an_error() {
@@ -339,7 +416,7 @@ fn hedge_that_an_invalidated_value_overtakes_is_an_error() {
     let mut strategy =
         Strategy { ttl: Some(Duration::from_mins(1)), ..Strategy::preset("stampede").unwrap() };
     strategy.fetch = stockade_cache::Fetch::Coalesce { wait_timeout: Duration::from_mins(1) };
-    strategy.load.hedge_after = Some(3 * LOAD);
+    strategy.load.hedge_after = Some(HedgeAfter::Time(3 * LOAD));
     let cache: Cache<&str, u32, Virtual> =
         Cache::builder(strategy).tags(|_, _, tag| tag("all")).build_on(time.clone(), Seed(1)).unwrap();
     let get = |after: u32, takes: u32| {

@@ -1,6 +1,7 @@
 //! Limits, checked at their peak: counted bytes and values in memory.
 
 use std::{
+    ops::Range,
     sync::{
         Arc, Barrier,
         atomic::{AtomicUsize, Ordering},
@@ -11,8 +12,8 @@ use std::{
 use futures_util::future::join_all;
 use proptest::prelude::*;
 use stockade_cache::{
-    Answer, BreakerState, Cache, Error, EvictionOrder, Insertion, Limit, LoadBounds, Policy, StoreRejection,
-    Strategy, Writer, heap_bytes, policy::POLICIES,
+    Answer, BreakerState, Cache, Error, EvictionOrder, Insertion, Invalidation, Limit, LoadBounds, Policy,
+    StoreRejection, Strategy, Writer, heap_bytes, policy::POLICIES,
 };
 use stockade_model::{
     outcome::Outcome,
@@ -221,7 +222,7 @@ fn bytes_set_aside_are_taken_from_entries_and_given_back() {
 }
 
 #[test]
-fn load_reserves_the_maximum_then_the_actual_size() {
+fn load_reserves_the_size_of_the_last_values() {
     let runtime = Virtual::new();
     let limit = Limit { max_object: Some(10_000), ..Limit::bytes(100_000) };
     let strategy = Strategy { ttl: Some(10 * MS), ..limited(limit) };
@@ -242,13 +243,21 @@ fn load_reserves_the_maximum_then_the_actual_size() {
             let (looks, load) = (cache.clone(), during(&cache));
             cache
                 .get_with(1, move || {
-                    assert_eq!(looks.byte_usage().unwrap().used, 10_000);
+                    assert_eq!(looks.byte_usage().unwrap().used, looks.entry_overhead_bytes());
                     load
                 })
                 .await
                 .unwrap();
             let entry = 3_000 + cache.entry_overhead_bytes();
             assert_eq!(held(&cache), entry);
+            // Another key, whose size is not known.
+            let (looks, load) = (cache.clone(), during(&cache));
+            let other = cache.get_with(2, move || {
+                assert_eq!(looks.byte_usage().unwrap().used, 2 * entry);
+                load
+            });
+            other.await.unwrap();
+            cache.invalidate(&2, Invalidation::Hard);
             clock.sleep_until(clock.now() + 20 * MS).await;
             // Expired but still stored: the next load reserves as many bytes again.
             let (looks, load) = (cache.clone(), during(&cache));
@@ -272,27 +281,30 @@ type Response = (Time, Option<Error>);
 fn request_at_once(strategy: Strategy, callers: u32) -> (Vec<Response>, Cache<u32, Vec<u8>, Virtual>) {
     let runtime = Virtual::new();
     let cache = by_bytes(&runtime, strategy, heap_bytes::<u32, Vec<u8>>);
-    let answers = runtime
-        .run({
-            let (runtime, cache) = (runtime.clone(), cache.clone());
-            async move {
-                let answers = (0..callers).map(|key| {
-                    let (runtime, cache) = (runtime.clone(), cache.clone());
-                    async move {
-                        let clock = runtime.clone();
-                        let load = async move || {
-                            clock.sleep_until(clock.now() + 10 * MS).await;
-                            Ok::<_, Error>(vec![0; 100])
-                        };
-                        let answer = cache.get_with(key, load).await;
-                        (runtime.now(), answer.err())
-                    }
-                });
-                join_all(answers).await
-            }
-        })
-        .unwrap();
+    let answers = runtime.run(load_at_once(&runtime, &cache, 0..callers, 100)).unwrap();
     (answers, cache)
+}
+
+/// Loads of 10 ms, of values with as many bytes.
+async fn load_at_once(
+    runtime: &Virtual,
+    cache: &Cache<u32, Vec<u8>, Virtual>,
+    keys: Range<u32>,
+    bytes: usize,
+) -> Vec<Response> {
+    let answers = keys.map(|key| {
+        let clock = runtime.clone();
+        async move {
+            let load_clock = clock.clone();
+            let load = async move || {
+                load_clock.sleep_until(load_clock.now() + 10 * MS).await;
+                Ok::<_, Error>(vec![0; bytes])
+            };
+            let answer = cache.get_with(key, load).await;
+            (clock.now(), answer.err())
+        }
+    });
+    join_all(answers).await
 }
 
 #[test]
@@ -361,13 +373,29 @@ fn queueing_is_no_evidence_against_the_source() {
 
 #[test]
 fn loads_queue_for_bytes_and_reservations_stay_below_the_limit() {
+    let runtime = Virtual::new();
     let limit = Limit { max_object: Some(10_000), ..Limit::bytes(80_000) };
-    let (answers, cache) = request_at_once(limited(limit), 10);
-    let at: Vec<u128> = answers.iter().map(|(at, _)| at.elapsed().as_millis()).collect();
-    assert_eq!(at, [10, 10, 10, 10, 20, 20, 20, 20, 30, 30], "four may be promised half of the limit");
-    assert!(answers.iter().all(|(_, error)| error.is_none()));
-    assert!(cache.byte_usage().unwrap().peak <= 80_000);
-    assert_eq!(cache.byte_usage().unwrap().used, cache.len() * (100 + cache.entry_overhead_bytes()));
+    let cache = by_bytes(&runtime, limited(limit), heap_bytes::<u32, Vec<u8>>);
+    runtime
+        .run(async {
+            // The others reserve as much.
+            load_at_once(&runtime, &cache, 100..101, 9_000).await;
+            let start = runtime.now();
+            let answers = load_at_once(&runtime, &cache, 0..10, 9_000).await;
+            let at: Vec<u128> = answers.iter().map(|(at, _)| (*at - start).as_millis()).collect();
+            assert_eq!(
+                at,
+                [10, 10, 10, 10, 20, 20, 20, 20, 30, 30],
+                "four may be promised half of the limit"
+            );
+            assert!(answers.iter().all(|(_, error)| error.is_none()));
+            assert!(cache.byte_usage().unwrap().peak <= 80_000);
+            assert_eq!(
+                cache.byte_usage().unwrap().used,
+                cache.len() * (9_000 + cache.entry_overhead_bytes())
+            );
+        })
+        .unwrap();
 }
 
 #[test]

@@ -15,10 +15,12 @@ mod live;
 mod lock_deadline;
 mod metrics;
 mod own_times;
+mod queues;
 #[cfg(feature = "redis")]
 mod redis;
 mod refresh;
 mod removals;
+mod runtimes;
 mod snapshots;
 mod spans;
 mod strategies;
@@ -26,3 +28,4 @@ mod streaming;
 mod threads;
 mod updates;
 mod without_tokio;
+mod writes;

@@ -1,11 +1,14 @@
 //! The listener of removed entries, in virtual time.
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
-use stockade_cache::{Cache, Insertion, Invalidation, Limit, Policy, RemovalReason, Strategy};
+use stockade_cache::{Cache, Insertion, Invalidation, Lifespan, Limit, Policy, RemovalReason, Strategy};
 use stockade_model::{
     seed::Seed,
     time::{Runtime, Virtual},
@@ -121,4 +124,31 @@ fn a_listener_may_call_the_cache() {
     assert_eq!(cache.len(), 2);
     assert_eq!(cache.stats().evicted_size, 8 + 4, "each evicted key below 4 came again, once");
     *slot.lock().unwrap() = None;
+}
+
+/// A cache that is only read keeps them.
+#[test]
+fn purge_removes_all_expired_entries_and_no_others() {
+    let time = Virtual::new();
+    let removed = Arc::new(AtomicU64::new(0));
+    let strategy = Strategy { ttl: Some(Duration::from_secs(1)), ..Strategy::preset("stampede").unwrap() };
+    let counted = Arc::clone(&removed);
+    let listener = move |_: &u64, _: &u64, reason| {
+        assert_eq!(reason, RemovalReason::Expired);
+        counted.fetch_add(1, Ordering::Relaxed);
+    };
+    let cache: Cache<u64, u64, Virtual> =
+        Cache::builder(strategy).on_removal(listener).build_on(time.clone(), Seed(1)).unwrap();
+    let run = time.run(async {
+        for key in 0..300_000 {
+            let lives = if key % 10 == 0 { 60 } else { 1 };
+            cache.insert_for(key, key, Lifespan { ttl: Duration::from_secs(lives), ..Lifespan::NONE });
+        }
+        time.sleep_until(time.now() + Duration::from_secs(2)).await;
+        assert_eq!((0..300_000).filter(|key| cache.get(key).is_some()).count(), 30_000);
+        assert_eq!((cache.len(), cache.purge_expired(), cache.len()), (300_000, 270_000, 30_000));
+        assert_eq!((cache.purge_expired(), removed.load(Ordering::Relaxed)), (0, 270_000));
+        assert_eq!((0..300_000).filter(|key| cache.get(key).is_some()).count(), 30_000);
+    });
+    run.unwrap();
 }

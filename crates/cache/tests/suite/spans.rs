@@ -1,18 +1,23 @@
 //! Spans of loads.
 
 use std::sync::{
-    Arc,
+    Arc, Mutex,
     atomic::{AtomicU64, Ordering},
 };
 
 use futures_util::future::join_all;
 use stockade_cache::{Cache, Strategy};
 use stockade_model::{seed::Seed, time::Virtual};
-use tracing::{Event, Metadata, Subscriber, span};
+use tracing::{Event, Instrument, Metadata, Subscriber, span};
+use tracing_core::span::Current;
 
-/// Counts spans with the name `load`, and their recorded fields.
+/// Counts spans with the name `load`, their parents and their recorded fields.
 #[derive(Default)]
 struct Spans {
+    /// Of this thread.
+    open: Mutex<Vec<span::Id>>,
+    known: Mutex<Vec<&'static Metadata<'static>>>,
+    parents: Mutex<Vec<Option<&'static str>>>,
     begun: AtomicU64,
     recorded: AtomicU64,
     entered: AtomicU64,
@@ -26,8 +31,20 @@ impl Subscriber for Watch {
     }
 
     fn new_span(&self, attributes: &span::Attributes<'_>) -> span::Id {
-        assert_eq!(attributes.metadata().name(), "load");
-        span::Id::from_u64(self.0.begun.fetch_add(1, Ordering::Relaxed) + 1)
+        let mut known = self.0.known.lock().unwrap();
+        if attributes.metadata().name() == "load" {
+            self.0.begun.fetch_add(1, Ordering::Relaxed);
+            let parent = attributes.parent().map(|id| known[id.into_u64() as usize - 1].name());
+            self.0.parents.lock().unwrap().push(parent);
+        }
+        known.push(attributes.metadata());
+        span::Id::from_u64(known.len() as u64)
+    }
+
+    fn current_span(&self) -> Current {
+        let open = self.0.open.lock().unwrap();
+        let Some(id) = open.last() else { return Current::none() };
+        Current::new(id.clone(), self.0.known.lock().unwrap()[id.into_u64() as usize - 1])
     }
 
     fn record(&self, _: &span::Id, _: &span::Record<'_>) {
@@ -38,11 +55,14 @@ impl Subscriber for Watch {
 
     fn event(&self, _: &Event<'_>) {}
 
-    fn enter(&self, _: &span::Id) {
+    fn enter(&self, id: &span::Id) {
         self.0.entered.fetch_add(1, Ordering::Relaxed);
+        self.0.open.lock().unwrap().push(id.clone());
     }
 
-    fn exit(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {
+        self.0.open.lock().unwrap().pop();
+    }
 }
 
 #[test]
@@ -62,7 +82,8 @@ fn loader_runs_in_the_span_of_its_load() {
             Cache::builder(Strategy::preset("stampede").unwrap()).build_on(time.clone(), Seed(1)).unwrap();
         time.run(async {
             join_all((0..5).map(|_| cache.get_with(1, async || Ok::<_, std::io::Error>(1)))).await;
-            cache.get_with(2, async || Err::<u32, _>("on purpose")).await.unwrap_err();
+            let failing = cache.get_with(2, async || Err::<u32, _>("on purpose"));
+            failing.instrument(tracing::info_span!("request")).await.unwrap_err();
         })
         .unwrap();
         before
@@ -73,6 +94,8 @@ fn loader_runs_in_the_span_of_its_load() {
         "two loads, and the error of one"
     );
     assert!(seen(&spans.entered) >= 2);
+    let parents = spans.parents.lock().unwrap();
+    assert_eq!(parents[parents.len() - 2..], [None, Some("request")], "that of its caller");
 }
 
 /// A load in a cache of its own.

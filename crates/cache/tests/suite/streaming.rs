@@ -174,7 +174,7 @@ fn invalidation_during_a_stream_prevents_its_store() {
     Fixture::preset("swr").run(async |fixture| {
         drop(fixture.request(1, CacheMode::Default, End::Completes).await);
         fixture.until(20 * MS).await;
-        fixture.cache.invalidate_where(|key| *key == 1, Invalidation::Hard);
+        fixture.cache.invalidate_if(|key, _| *key == 1, Invalidation::Hard);
         let answer = fixture.request(1, CacheMode::Default, End::Completes).await.unwrap();
         assert_eq!((answer.value.version, answer.outcome), (2, Outcome::Miss));
         fixture.cache.wait_idle().await;

@@ -2,6 +2,7 @@
 
 use std::{
     convert::Infallible,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -11,7 +12,10 @@ use std::{
     time::Duration,
 };
 
-use stockade_cache::{Batching, Error, Insertion, LoadBounds, Outcome, Strategy, Validated, sync::Cache};
+use futures_util::FutureExt;
+use stockade_cache::{
+    Batching, Breaker, Error, Fetch, Insertion, LoadBounds, Outcome, Strategy, Validated, sync::Cache,
+};
 
 fn stampede() -> Strategy {
     Strategy::preset("stampede").unwrap()
@@ -54,23 +58,39 @@ fn threads_that_miss_a_key_share_one_load() {
     assert_eq!(cache.get(&7), Some(70));
 }
 
+/// A load that hangs holds its own caller. Those that wait for it do so for `wait_timeout`, and the breaker learns at its deadline that
+/// the source does not answer.
 #[test]
-fn a_load_that_misses_its_deadline_fails_its_callers_and_is_not_stored() {
-    let load = LoadBounds { deadline: Duration::from_millis(50), ..LoadBounds::DEFAULT };
-    let cache: Cache<u64, u64> = Cache::new(Strategy { load, ..stampede() }).unwrap();
+fn load_that_hangs_holds_its_own_caller_only() {
+    let (wait, deadline) = (Duration::from_millis(20), Duration::from_millis(40));
+    let breaker = Breaker { min_calls: 3, open_for: Duration::from_secs(3_600), ..Breaker::DEFAULT };
+    let strategy = Strategy {
+        fetch: Fetch::Coalesce { wait_timeout: wait },
+        load: LoadBounds { deadline, hedge_after: None, ..LoadBounds::DEFAULT },
+        breaker: Some(breaker),
+        ..stampede()
+    };
+    let cache: Cache<u64, u64> = Cache::new(strategy).unwrap();
     let (finish, finished) = mpsc::channel::<()>();
-    let returned = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&returned);
-    let result = cache.get_with(7, move || {
-        finished.recv().unwrap();
-        counted.fetch_add(1, Ordering::SeqCst);
-        Ok::<_, Infallible>(70)
+    let finished = Arc::new(std::sync::Mutex::new(finished));
+    thread::scope(|scope| {
+        let hung: Vec<_> = (0..5)
+            .map(|key| {
+                let (cache, finished) = (cache.clone(), Arc::clone(&finished));
+                let load = move || finished.lock().unwrap().recv().map(|()| key * 10);
+                scope.spawn(move || cache.get_with(key, load))
+            })
+            .collect();
+        until(|| cache.as_async().stats().loads_in_flight == 5);
+        let waited = cache.get_with(0, || Ok::<_, Infallible>(1));
+        assert!(matches!(waited, Err(Error::WaitTimeout { .. })), "{waited:?}");
+        let asks = || cache.as_async().admit_call(&100, None).now_or_never();
+        until(|| matches!(asks(), Some(Err(Error::BreakerOpen))));
+        (0..5).for_each(|_| finish.send(()).unwrap());
+        for (key, caller) in (0..).zip(hung) {
+            assert_eq!(caller.join().unwrap().unwrap().value, key * 10, "late, and right");
+        }
     });
-    assert!(matches!(result, Err(Error::Deadline { .. })), "{result:?}");
-    finish.send(()).unwrap();
-    until(|| returned.load(Ordering::SeqCst) == 1);
-    cache.wait_idle();
-    assert_eq!(cache.get(&7), None);
 }
 
 #[test]
@@ -78,9 +98,62 @@ fn errors_and_panics_of_loads_reach_their_callers_and_later_loads_run() {
     let cache: Cache<u64, u64> = Cache::new(stampede()).unwrap();
     let failed = cache.get_with(1, || Err::<u64, _>("no route to host"));
     assert!(matches!(failed, Err(Error::Load(_))), "{failed:?}");
-    let lost = cache.get_with(1, || -> Result<u64, Infallible> { panic!("a bug in a load") });
-    assert!(matches!(lost, Err(Error::LeaderLost)), "{lost:?}");
+    let load = || -> Result<u64, Infallible> { panic!("a bug in a load") };
+    let panic = catch_unwind(AssertUnwindSafe(|| cache.get_with(1, load))).unwrap_err();
+    assert_eq!(panic.downcast_ref(), Some(&"a bug in a load"));
     assert_eq!(cache.get_with(1, || Ok::<_, Infallible>(10)).unwrap().value, 10);
+}
+
+/// More than the threads that any pool has.
+#[test]
+fn loads_of_many_callers_may_call_another_cache() {
+    const CALLERS: u64 = 600;
+    let [outer, inner] = [(); 2].map(|()| Cache::<u64, u64>::new(stampede()).unwrap());
+    let all_load = Arc::new(std::sync::Barrier::new(CALLERS as usize));
+    thread::scope(|scope| {
+        for key in 0..CALLERS {
+            let (outer, inner, all_load) = (outer.clone(), inner.clone(), Arc::clone(&all_load));
+            thread::Builder::new()
+                .stack_size(256 << 10)
+                .spawn_scoped(scope, move || {
+                    let load = move || {
+                        all_load.wait();
+                        inner
+                            .get_with(key % 7, move || Ok::<_, Infallible>(key % 7))
+                            .map(|answer| answer.value)
+                    };
+                    assert_eq!(outer.get_with(key, load).unwrap().value, key % 7);
+                })
+                .unwrap();
+        }
+    });
+    assert_eq!((outer.as_async().stats().loads, inner.as_async().stats().loads), (CALLERS, 7));
+}
+
+/// Refreshes in the background have threads of their own cache.
+#[test]
+fn refreshes_of_one_cache_take_no_thread_from_another() {
+    let stale = || Strategy {
+        ttl: Some(Duration::ZERO),
+        swr: Duration::from_secs(3_600),
+        ..Strategy::preset("swr").unwrap()
+    };
+    let [hung, healthy] = [(); 2].map(|()| Cache::<u64, u64>::new(stale()).unwrap());
+    let (finish, finished) = mpsc::channel::<()>();
+    let finished = Arc::new(std::sync::Mutex::new(finished));
+    for key in 0..600 {
+        hung.insert(key, 1);
+        let finished = Arc::clone(&finished);
+        let answer = hung.get_with(key, move || finished.lock().unwrap().recv().map(|()| 2)).unwrap();
+        assert_eq!((answer.value, answer.outcome), (1, Outcome::Stale));
+    }
+    healthy.insert(1, 1);
+    let refreshed = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&refreshed);
+    let load = move || Ok::<_, Infallible>(counted.fetch_add(1, Ordering::SeqCst) as u64 + 2);
+    assert_eq!(healthy.get_with(1, load).unwrap().value, 1);
+    until(|| refreshed.load(Ordering::SeqCst) == 1);
+    drop(finish);
 }
 
 #[test]

@@ -25,6 +25,10 @@ pub(super) struct Coarse {
 
 const RESTING: u64 = 0;
 
+/// True once a runtime's clock was another one than the machine's, as [`tokio::time::pause`] makes it. From then on the ticker rests
+/// and the coarse time is the precise one: it is read by tests only.
+static IS_DISTRUSTED: AtomicBool = AtomicBool::new(false);
+
 static COARSE: Coarse = Coarse { now: AtomicU64::new(RESTING), is_read: AtomicBool::new(false) };
 
 /// A moment before the first reading in this process, so that no time is 0.
@@ -33,13 +37,44 @@ static EPOCH: OnceLock<Instant> = OnceLock::new();
 /// `None`: the thread could not be started, so readers get the precise time.
 static TICKER: OnceLock<Option<Thread>> = OnceLock::new();
 
+/// The time of the caller's runtime.
+pub(super) fn runtime_now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
 /// The precise time, in nanoseconds since the epoch.
 pub(super) fn precise() -> u64 {
+    nanos(runtime_now())
+}
+
+fn nanos(now: Instant) -> u64 {
     let epoch = EPOCH.get_or_init(|| {
         let now = Instant::now();
         now.checked_sub(TICK).unwrap_or(now)
     });
-    u64::try_from(epoch.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    u64::try_from(now.saturating_duration_since(*epoch).as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Notices a runtime whose clock is not the machine's, if the ticker's time differs from its time `now`.
+#[inline]
+pub(super) fn compare(now: Instant) {
+    const TICKER_LATE: Duration = Duration::from_millis(100);
+    let ticked = COARSE.now.load(Ordering::Relaxed);
+    // Most calls end here.
+    if ticked != RESTING && !(ticked..ticked + TICKER_LATE.as_nanos() as u64).contains(&nanos(now)) {
+        examine_clock();
+    }
+}
+
+/// The machine's clock lies between two readings of it.
+#[cold]
+pub(super) fn examine_clock() {
+    let before = Instant::now();
+    let now = runtime_now();
+    if !(before..=Instant::now()).contains(&now) {
+        IS_DISTRUSTED.store(true, Ordering::SeqCst);
+        COARSE.now.store(RESTING, Ordering::SeqCst);
+    }
 }
 
 /// The time of the last tick, in nanoseconds since the epoch.
@@ -58,6 +93,9 @@ pub(super) fn coarse() -> u64 {
 
 #[cold]
 fn wake() -> u64 {
+    if IS_DISTRUSTED.load(Ordering::Relaxed) {
+        return precise();
+    }
     let start = || thread::Builder::new().name("coarse-clock".to_owned()).spawn(tick).ok();
     if let Some(ticker) = TICKER.get_or_init(|| start().map(|handle| handle.thread().clone())) {
         ticker.unpark();
@@ -68,6 +106,10 @@ fn wake() -> u64 {
 fn tick() {
     let mut unread = 0;
     loop {
+        while IS_DISTRUSTED.load(Ordering::SeqCst) {
+            COARSE.now.store(RESTING, Ordering::SeqCst);
+            thread::park();
+        }
         COARSE.now.store(precise().max(1), Ordering::Relaxed);
         thread::park_timeout(TICK);
         unread = if COARSE.is_read.swap(false, Ordering::Relaxed) { 0 } else { unread + 1 };

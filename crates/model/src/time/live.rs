@@ -2,22 +2,30 @@
 #![expect(clippy::disallowed_methods, reason = "only this file uses the real clock and the real tasks")]
 
 use std::{
-    future::Future,
+    future::{Future, pending},
+    hash::{Hash, Hasher},
+    io,
+    sync::OnceLock,
+    thread,
     time::{Duration, Instant},
 };
 
-use super::{Runtime, Time, coarse};
+use tokio::runtime::{Builder, Handle};
 
-/// Real time on a tokio runtime.
+use super::{Runtime, RuntimeId, Time, caller, coarse};
+
+/// Real time on tokio runtimes.
 ///
-/// Sleeps have tokio's resolution: they end up to 1 ms late, never early.
+/// Sleeps have tokio's resolution: they end up to 1 ms late, never early. On a runtime whose clock is
+/// [paused](tokio::time::pause) its time is that of the runtime.
 #[derive(Clone, Debug)]
 pub struct Live {
     /// Where its time is zero.
     began: Instant,
     /// The same moment on the coarse clock, which may have begun later.
     began_nanos: i64,
-    tokio: tokio::runtime::Handle,
+    /// `None`: the runtime of each caller.
+    tokio: Option<Handle>,
 }
 
 impl Live {
@@ -27,13 +35,30 @@ impl Live {
     /// Outside a tokio runtime.
     #[must_use]
     pub fn new() -> Self {
-        Self::on(tokio::runtime::Handle::current())
+        Self::on(Handle::current())
     }
 
     /// Uses the tokio runtime of `handle`.
     #[must_use]
-    pub fn on(handle: tokio::runtime::Handle) -> Self {
-        Self { began: Instant::now(), began_nanos: nanos(coarse::precise()), tokio: handle }
+    pub fn on(handle: Handle) -> Self {
+        Self { tokio: Some(handle), ..Self::of_callers() }
+    }
+
+    /// Uses the tokio runtime of each caller, so that it may outlive any of them. Outside of them it uses
+    /// [one of its own](background).
+    #[must_use]
+    pub fn of_callers() -> Self {
+        coarse::examine_clock();
+        let began = coarse::runtime_now();
+        Self { began, began_nanos: nanos(coarse::precise()), tokio: None }
+    }
+
+    fn handle(&self) -> Handle {
+        let of_caller = || Handle::try_current().ok().or_else(|| background().ok().cloned());
+        match &self.tokio {
+            Some(handle) => handle.clone(),
+            None => of_caller().expect("a thread can be started"),
+        }
     }
 
     /// The same clock, ten years ahead: moments before its start can be told, such as the load of a value that another
@@ -48,7 +73,7 @@ impl Live {
     /// The same clock on the tokio runtime of the caller.
     #[cfg(feature = "precise")]
     pub(super) fn beside(&self) -> Self {
-        Self { tokio: tokio::runtime::Handle::current(), ..self.clone() }
+        Self { tokio: Some(Handle::current()), ..self.clone() }
     }
 }
 
@@ -66,7 +91,9 @@ impl Default for Live {
 
 impl Runtime for Live {
     fn now(&self) -> Time {
-        Time::ZERO + self.began.elapsed()
+        let now = coarse::runtime_now();
+        coarse::compare(now);
+        Time::ZERO + now.saturating_duration_since(self.began)
     }
 
     /// One to two milliseconds ago, or more if the machine is busy and the ticker thread waits for a processor.
@@ -79,9 +106,10 @@ impl Runtime for Live {
         // tokio's clock may overflow beyond thirty years from now.
         const LONGEST: Duration = Duration::from_hours(30 * 365 * 24);
         let deadline = self.began + deadline.elapsed().min(LONGEST);
-        let tokio = self.tokio.clone();
+        let live = self.clone();
         async move {
             let sleep = {
+                let tokio = live.handle();
                 let _inside = tokio.enter();
                 tokio::time::sleep_until(deadline.into())
             };
@@ -90,6 +118,65 @@ impl Runtime for Live {
     }
 
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        drop(self.tokio.spawn(task));
+        drop(self.handle().spawn(task));
     }
+
+    fn spawn_lasting(&self, task: impl Future<Output = ()> + Send + 'static) {
+        match (&self.tokio, background()) {
+            (None, Ok(background)) => drop(background.spawn(task)),
+            _ => self.spawn(task),
+        }
+    }
+
+    fn spawn_load(&self, load: impl Future<Output = ()> + Send + 'static) {
+        if let Err(load) = caller::leave_to_caller(load) {
+            self.spawn(load);
+        }
+    }
+
+    fn id(&self) -> RuntimeId {
+        /// Takes the number of a runtime out of its opaque identity.
+        #[derive(Default)]
+        struct IdHasher(u64);
+
+        impl Hasher for IdHasher {
+            fn finish(&self) -> u64 {
+                self.0
+            }
+
+            fn write(&mut self, bytes: &[u8]) {
+                bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
+            }
+
+            fn write_u64(&mut self, number: u64) {
+                self.0 ^= number;
+            }
+        }
+
+        match &self.tokio {
+            // All its timers are on this one.
+            Some(_) => RuntimeId::default(),
+            None => {
+                let mut hasher = IdHasher::default();
+                self.handle().id().hash(&mut hasher);
+                RuntimeId(hasher.finish())
+            }
+        }
+    }
+}
+
+/// The runtime of the process for tasks that belong to none of its callers' runtimes: one thread, which starts with its first use.
+///
+/// # Errors
+/// The thread cannot be started.
+pub fn background() -> Result<&'static Handle, &'static io::Error> {
+    static HANDLE: OnceLock<io::Result<Handle>> = OnceLock::new();
+    let handle = HANDLE.get_or_init(|| {
+        let runtime = Builder::new_current_thread().enable_time().thread_name("stockade-load").build()?;
+        let handle = runtime.handle().clone();
+        let run = move || runtime.block_on(pending::<()>());
+        thread::Builder::new().name("stockade-timers".to_owned()).spawn(run)?;
+        Ok(handle)
+    });
+    handle.as_ref()
 }

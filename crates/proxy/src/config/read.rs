@@ -15,7 +15,7 @@ use std::{
 use http::{HeaderName, StatusCode};
 use serde::Deserialize as _;
 use stockade_cache::{
-    Fetch, Limit, LoadBounds, Strategy,
+    Fetch, HedgeAfter, Limit, LoadBounds, Strategy,
     spec::{CacheTable, Span, StatedKey, TomlError},
 };
 use stockade_model::nearest::remedy;
@@ -326,7 +326,7 @@ impl StatedStrategy {
             *deadline = (*deadline).max(timeouts.until_head());
         }
         if !self.states(StatedKey::HedgeAfter) {
-            *hedge_after = Some(timeouts.head / 2);
+            *hedge_after = Some(HedgeAfter::Time(timeouts.head / 2));
         }
         if let (Fetch::Coalesce { wait_timeout }, false) =
             (&mut strategy.fetch, self.states(StatedKey::Fetch))

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use http::StatusCode;
 use serde_json::{Map, Value, json};
-use stockade_cache::{Breaker, EvictionOrder, Fetch, GhostTtl, Limit, Refresh, StoreMode, Strategy, Writer};
+use stockade_cache::{
+    Breaker, EvictionOrder, Fetch, GhostTtl, HedgeAfter, Limit, Refresh, StoreMode, Strategy, Writer,
+};
 
 use super::{
     AccessLogFormat, ClientDirectives, Config, OriginConfig, OriginKind, RouteConfig, SetCookie,
@@ -256,7 +258,11 @@ fn strategy_shown(strategy: &Strategy) -> Value {
         "load": {
             "deadline": time(load.deadline),
             "soft_timeout": time_or_none(load.soft_timeout),
-            "hedge_after": time_or_none(load.hedge_after),
+            "hedge_after": match load.hedge_after {
+                None => "none".to_owned(),
+                Some(HedgeAfter::Time(after)) => time(after),
+                Some(_) => "learned".to_owned(),
+            },
             "max_concurrent": load.max_concurrent,
             "queue": load.queue,
         },

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use serde_json::Value;
-use stockade_cache::{Fetch, Policy, Strategy};
+use stockade_cache::{Fetch, HedgeAfter, Policy, Strategy};
 
 use super::*;
 use crate::upstream::HostHeader;
@@ -35,7 +35,7 @@ fn patient(preset: &str) -> Strategy {
     let mut strategy = Strategy::preset(preset).unwrap();
     assert_eq!(strategy.load.deadline, Duration::from_secs(10));
     strategy.load.deadline = Duration::from_secs(37);
-    strategy.load.hedge_after = Some(Duration::from_secs(15));
+    strategy.load.hedge_after = Some(HedgeAfter::Time(Duration::from_secs(15)));
     strategy.fetch = Fetch::Coalesce { wait_timeout: Duration::from_secs(37) };
     if let Some(breaker) = &mut strategy.breaker {
         (breaker.open_for, breaker.wait) = (Duration::from_secs(1), Duration::from_secs(2));
@@ -74,7 +74,8 @@ fn waits_come_from_the_file_or_the_origins_timeouts() {
         });
         let Strategy { fetch, load, .. } = &config.routes[0].strategy;
         assert_eq!(*fetch, Fetch::Coalesce { wait_timeout: Duration::from_secs(wait_s) }, "{cache}");
-        assert_eq!(load.hedge_after, hedge_s.map(Duration::from_secs), "{cache}");
+        let hedge_after = hedge_s.map(|seconds| HedgeAfter::Time(Duration::from_secs(seconds)));
+        assert_eq!(load.hedge_after, hedge_after, "{cache}");
     }
 }
 

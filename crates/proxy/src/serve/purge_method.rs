@@ -43,7 +43,7 @@ pub fn serve(context: &Arc<RequestContext>, router: &Router) -> Reply {
 /// Each key ends in `*`.
 fn purge_prefixes(cache: &ResponseCache, keys: &[CacheKey]) -> usize {
     let is_purged = |key: &str| keys.iter().any(|one| key.starts_with(one.as_str().trim_end_matches('*')));
-    cache.invalidate_where(|entry_key| is_purged(entry_key.key.as_str()), Invalidation::Hard)
+    cache.invalidate_if(|entry_key, _| is_purged(entry_key.key.as_str()), Invalidation::Hard)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! The effect of an invalidation on the entries of a shard.
 
-use std::{borrow::Borrow, hash::Hash};
+use std::{borrow::Borrow, hash::Hash, num::NonZeroU32};
 
 use stockade_model::time::Time;
 
@@ -18,11 +18,18 @@ use crate::{
 /// Entries that one step of an invalidation examines.
 const INVALIDATION_SLICE: usize = 128;
 
-pub(crate) enum InvalidationFilter<'a, K> {
+pub(crate) enum InvalidationFilter {
+    All,
     /// Entries with a tag of this hash.
     Tag(u64),
-    /// Entries of matching keys.
-    Keys(&'a dyn Fn(&K) -> bool),
+}
+
+/// An entry as it was when a caller's function looked at it.
+pub(crate) struct SeenEntry<K, V> {
+    pub(crate) slot: Slot,
+    pub(crate) version: NonZeroU32,
+    pub(crate) key: K,
+    pub(crate) value: V,
 }
 
 impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
@@ -46,7 +53,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     /// continue from; `None`: this was the last step.
     pub(crate) fn invalidate_some(
         &mut self,
-        filter: &InvalidationFilter<'_, K>,
+        filter: &InvalidationFilter,
         how: Invalidation,
         after: Option<Slot>,
         now: Time,
@@ -57,28 +64,57 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
                 let tagged = |tags: &TagIndex| tags.slots(tag, after, INVALIDATION_SLICE);
                 self.tags.as_ref().map(tagged).unwrap_or_default()
             }
-            InvalidationFilter::Keys(_) => {
-                let all = (after.map_or(0, |slot| slot + 1)..)
-                    .take_while(|&slot| (slot as usize) < self.entries.len());
-                all.take(INVALIDATION_SLICE).collect()
-            }
+            InvalidationFilter::All => self.slice(after).collect(),
         };
         let last = slots.last().copied();
-        let matches = |entry: &Entry<K, V>| match filter {
-            InvalidationFilter::Tag(_) => true,
-            InvalidationFilter::Keys(matches) => matches(&entry.key),
+        (self.invalidate_slots(slots, how, now, gone), last)
+    }
+
+    /// Copies of some entries after a slot, and the slot to continue from; `None`: these were the last ones.
+    pub(crate) fn copy_slice(&self, after: Option<Slot>) -> (Vec<SeenEntry<K, V>>, Option<Slot>) {
+        let copy = |slot: Slot| {
+            let Entry { key, value, version, .. } = self.entries[slot as usize].as_ref()?;
+            Some(SeenEntry { slot, version: *version, key: key.clone(), value: value.clone() })
         };
+        (self.slice(after).filter_map(copy).collect(), self.slice(after).last())
+    }
+
+    /// Invalidates the entries in these slots that are still of these versions. Returns the kept bits of their hashes.
+    pub(crate) fn invalidate_versions(
+        &mut self,
+        seen: &[(Slot, NonZeroU32)],
+        how: Invalidation,
+        now: Time,
+        gone: &mut RemovedEntries<K, V>,
+    ) -> Vec<u32> {
+        let is_same = |&&(slot, version): &&(Slot, NonZeroU32)| matches!(self.entries.get(slot as usize), Some(Some(entry)) if entry.version == version);
+        let slots: Vec<Slot> = seen.iter().filter(is_same).map(|&(slot, _)| slot).collect();
+        self.invalidate_slots(slots, how, now, gone)
+    }
+
+    /// The slots that one step examines.
+    pub(super) fn slice(&self, after: Option<Slot>) -> impl Iterator<Item = Slot> + use<K, V> {
+        let end = self.entries.len() as Slot;
+        (after.map_or(0, |slot| slot + 1)..end).take(INVALIDATION_SLICE)
+    }
+
+    fn invalidate_slots(
+        &mut self,
+        slots: Vec<Slot>,
+        how: Invalidation,
+        now: Time,
+        gone: &mut RemovedEntries<K, V>,
+    ) -> Vec<u32> {
         let mut invalidated = Vec::new();
         for slot in slots {
-            let entry =
-                self.entries.get(slot as usize).and_then(Option::as_ref).filter(|entry| matches(entry));
+            let entry = self.entries.get(slot as usize).and_then(Option::as_ref);
             if let Some(hash) = entry.map(|entry| entry.short_hash)
                 && self.invalidate_slot(slot, how, now, gone)
             {
                 invalidated.push(hash);
             }
         }
-        (invalidated, last)
+        invalidated
     }
 
     fn invalidate_slot(
@@ -92,8 +128,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         let mut life = self.life(slot, entry);
         let is_of_use = !life.is_negative()
             && match how {
-                Invalidation::Soft => life.kept_until() > life.expires,
-                Invalidation::Fallback => life.gone() > life.stale_from(),
+                Invalidation::Soft => life.is_kept_after_expiry(),
+                Invalidation::Fallback => life.has_fallback(),
                 Invalidation::Hard => false,
             };
         if !is_of_use {

@@ -36,11 +36,19 @@ fn until(expires: Time) -> Lifetime {
 }
 
 fn new(key: u8, value: u32, life: &Lifetime) -> NewEntry<'_, u8, u32> {
-    NewEntry { hash: hash(key), key, value, life, weight: 1, tags: &TAGS[value as usize % 2] }
+    NewEntry {
+        hash: hash(key),
+        key,
+        value,
+        life,
+        precedence: Precedence::Younger,
+        weight: 1,
+        tags: &TAGS[value as usize % 2],
+    }
 }
 
 fn new_plain(key: u32, life: &Lifetime, weight: u32) -> NewEntry<'_, u32, u32> {
-    NewEntry { hash: u64::from(key), key, value: 0, life, weight, tags: &[] }
+    NewEntry { hash: u64::from(key), key, value: 0, life, precedence: Precedence::Younger, weight, tags: &[] }
 }
 
 impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
@@ -184,7 +192,7 @@ proptest! {
                     invalidate(&mut model, is_stale, at(now), |_, value| tag(value) == tag(like));
                 }
                 Step::Clear(how) => {
-                    let (hit, _) = shard.invalidate_some(&InvalidationFilter::Keys(&|_| true), how, None, at(now), &mut gone);
+                    let (hit, _) = shard.invalidate_some(&InvalidationFilter::All, how, None, at(now), &mut gone);
                     prop_assert_eq!(hit.len(), model.len());
                     invalidate(&mut model, how != Invalidation::Hard && serves_stale, at(now), |_, _| true);
                 }

@@ -58,7 +58,7 @@ fn invalid_combinations_are_refused() {
     for (lines, message) in [
         (
             "swr = \"1s\"",
-            "without a ttl nothing is ever stale: give one, or leave out `refresh`, `jitter`, `swr` and `sie`",
+            "without a ttl only an invalidation makes values stale: give one, or write ttl = \"none\"",
         ),
         (
             "ttl = \"1s\"\nload.soft_timeout = \"1s\"",

@@ -1,0 +1,145 @@
+//! Invalidations of entries, by key, tag and function.
+
+use std::{borrow::Borrow, hash::Hash, sync::atomic::Ordering::Relaxed};
+
+use stockade_model::time::Time;
+
+use super::{
+    Store,
+    invalidation::{Invalidation, InvalidationSeq, TargetHash},
+    policy::Slot,
+    removal::RemovedEntries,
+    shard::{self, InvalidationFilter, Shard},
+};
+use crate::locks::SharedLock;
+
+impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
+    /// Rejects the values of loads of a key that are in flight.
+    pub(crate) fn reject_loads<Q: Hash + ?Sized>(&self, key: &Q) -> InvalidationSeq {
+        self.invalidations.record(TargetHash::Key(self.parts.hash(key)))
+    }
+
+    /// Invalidates the entry of a key. Returns true if there was one.
+    pub(crate) fn invalidate<Q: Hash + Eq + ?Sized>(&self, key: &Q, how: Invalidation, now: Time) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.reject_loads(key);
+        self.note_ends(how);
+        let hash = self.parts.hash(key);
+        let mut gone = RemovedEntries::new();
+        let was_there = self.parts.part(hash).shard.write().invalidate(hash, key, how, now, &mut gone);
+        self.end_invalidation(hash, was_there, gone, how, now);
+        was_there
+    }
+
+    /// From now on the value of a key is served only if a load fails. False: nothing is stored.
+    pub(crate) fn restrict_to_fallback(&self, key: &K, now: Time) -> bool {
+        self.note_ends(Invalidation::Fallback);
+        self.write(key, |shard, hash| shard.restrict_to_fallback(hash, key, now))
+    }
+
+    /// After the entry of a key was invalidated, and the lock was released.
+    pub(super) fn end_invalidation(
+        &self,
+        hash: u64,
+        was_there: bool,
+        gone: RemovedEntries<K, V>,
+        how: Invalidation,
+        now: Time,
+    ) {
+        self.drop_outside(gone);
+        self.ghosts.invalidate(&[shard::shorten(hash)], how, now);
+        self.invalidated.fetch_add(u64::from(was_there), Relaxed);
+        self.write_journal(TargetHash::Key(hash));
+    }
+
+    /// Invalidates the entries with a tag. Returns their number.
+    pub(crate) fn invalidate_tag(&self, tag: &str, how: Invalidation, now: Time) -> usize {
+        let Some(tagging) = &self.tagging else { return 0 };
+        let hash = tagging.hash(tag);
+        self.invalidations.record(TargetHash::Tag(hash));
+        let count = self.invalidate_matching(&InvalidationFilter::Tag(hash), how, now);
+        self.write_journal(TargetHash::Tag(hash));
+        count
+    }
+
+    /// Invalidates all entries. Returns their number.
+    pub(crate) fn invalidate_all(&self, how: Invalidation, now: Time) -> usize {
+        self.invalidations.record(TargetHash::All);
+        let count = self.invalidate_matching(&InvalidationFilter::All, how, now);
+        self.write_journal(TargetHash::All);
+        count
+    }
+
+    /// Invalidates the entries that match. Returns their number. Loads in flight have no value yet, so all of those are rejected.
+    /// No lock is held while `matches` runs.
+    pub(crate) fn invalidate_if(
+        &self,
+        matches: impl Fn(&K, &V) -> bool,
+        how: Invalidation,
+        now: Time,
+    ) -> usize {
+        self.invalidations.record(TargetHash::All);
+        let count = self.invalidate_slices(
+            |part, after, gone| {
+                let (copies, last) = part.read().copy_slice(after);
+                let matching = copies.iter().filter(|copy| matches(&copy.key, &copy.value));
+                let matching: Vec<_> = matching.map(|copy| (copy.slot, copy.version)).collect();
+                // An entry that has replaced another one since was written after this invalidation.
+                (part.write().invalidate_versions(&matching, how, now, gone), last)
+            },
+            how,
+            now,
+        );
+        self.write_journal(TargetHash::All);
+        count
+    }
+
+    fn invalidate_matching(&self, filter: &InvalidationFilter, how: Invalidation, now: Time) -> usize {
+        self.invalidate_slices(
+            |part, after, gone| part.write().invalidate_some(filter, how, after, now, gone),
+            how,
+            now,
+        )
+    }
+
+    /// In steps, so that no lock is held for long. A step returns the kept bits of the hashes that it has invalidated, and the slot to
+    /// continue from; `None`: it was the last one of its shard.
+    fn invalidate_slices(
+        &self,
+        step: impl Fn(
+            &SharedLock<Shard<K, V>>,
+            Option<Slot>,
+            &mut RemovedEntries<K, V>,
+        ) -> (Vec<u32>, Option<Slot>),
+        how: Invalidation,
+        now: Time,
+    ) -> usize {
+        self.note_ends(how);
+        let mut hit = 0;
+        for part in self.parts.iter() {
+            let mut after = None;
+            loop {
+                let mut gone = RemovedEntries::new();
+                let (some, last) = step(&part.shard, after, &mut gone);
+                self.drop_outside(gone);
+                self.ghosts.invalidate(&some, how, now);
+                hit += some.len();
+                match last {
+                    Some(_) => after = last,
+                    None => break,
+                }
+            }
+        }
+        self.invalidated.fetch_add(hit as u64, Relaxed);
+        hit
+    }
+
+    /// Before values are made stale: from now on lookups need a clock.
+    fn note_ends(&self, how: Invalidation) {
+        if how != Invalidation::Hard && !self.has_end() {
+            self.has_end.store(true, Relaxed);
+        }
+    }
+}

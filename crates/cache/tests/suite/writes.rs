@@ -1,0 +1,105 @@
+//! Explicit writes: they win over all that they follow, whatever else is invalidated meanwhile.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering::SeqCst},
+    thread,
+    time::Duration,
+};
+
+use stockade_cache::{Cache, Insertion, Invalidation, Strategy, Update};
+
+fn cache() -> Cache<u64, u64> {
+    Cache::builder(Strategy {
+        ttl: Some(Duration::from_secs(3_600)),
+        ..Strategy::preset("stampede").unwrap()
+    })
+    .tags(|key, _, tag| tag(if key % 2 == 0 { "even" } else { "odd" }))
+    .build()
+    .unwrap()
+}
+
+/// One writer of a key reads its own writes, while other keys, another tag and nothing are invalidated, and loads are in flight.
+#[test]
+fn no_write_is_lost_to_invalidations_of_other_entries() {
+    const WRITES: u64 = 100_000;
+    let (cache, is_done) = (cache(), AtomicBool::new(false));
+    let lost = thread::scope(|scope| {
+        let invalidations: [Box<dyn Fn(u64) -> bool + Sync + Send>; 4] = [
+            Box::new(|_| cache.invalidate_if(|_, _| false, Invalidation::Hard) == 0),
+            Box::new(|round| !cache.invalidate(&(round % 100 + 1_000), Invalidation::Hard)),
+            Box::new(|_| cache.invalidate_tag("odd", Invalidation::Hard) == 0),
+            Box::new(|round| cache.insert(round % 10 + 2_000, round) == Insertion::Stored),
+        ];
+        for invalidate in invalidations {
+            let is_done = &is_done;
+            scope.spawn(move || {
+                (0..).take_while(|_| !is_done.load(SeqCst)).for_each(|round| {
+                    invalidate(round);
+                });
+            });
+        }
+        let lost = (1..=WRITES).filter(|&write| {
+            let stored = match write % 3 {
+                0 => cache.update(&2, |_| Update::Store(write)) == Some(write),
+                _ => cache.insert(2, write) == Insertion::Stored,
+            };
+            !stored || cache.get(&2) != Some(write)
+        });
+        let lost = lost.count();
+        is_done.store(true, SeqCst);
+        lost
+    });
+    assert_eq!(lost, 0, "of {WRITES}");
+}
+
+/// A function of a caller runs without a lock, so it may call the cache.
+#[test]
+fn functions_of_callers_may_call_the_cache() {
+    let cache = cache();
+    for key in 0..1_000 {
+        cache.insert(key, key * 10);
+    }
+    let is_it = |key: &u64, value: &u64| {
+        assert!(cache.peek(key).is_some_and(|stored| stored.value == *value));
+        cache.insert(key + 10_000, 0);
+        *value >= 9_000 && *value < 10_000
+    };
+    assert_eq!(cache.invalidate_if(is_it, Invalidation::Hard), 100);
+    assert_eq!((cache.get(&899), cache.get(&900)), (Some(8_990), None));
+}
+
+/// A value that replaces one while the function looks at the old one was written later, and stays.
+#[test]
+fn value_that_was_written_during_an_invalidation_stays() {
+    let cache = cache();
+    cache.insert(1, 10);
+    let count = cache.invalidate_if(
+        |key, value| *value == 10 && cache.insert(*key, 11) == Insertion::Stored,
+        Invalidation::Hard,
+    );
+    assert_eq!((count, cache.get(&1)), (0, Some(11)));
+}
+
+/// The keys of removed entries are stored again, in other slots, while the entries are read.
+#[test]
+fn entries_are_read_once_though_they_move() {
+    let cache = cache();
+    for key in 0..5_000 {
+        cache.insert(key, 0);
+    }
+    let mut seen = std::collections::HashMap::<u64, u32>::new();
+    for (nth, (key, _)) in cache.entries().enumerate() {
+        *seen.entry(key).or_default() += 1;
+        if nth % 64 == 0 {
+            for key in 0..5_000 {
+                cache.invalidate(&((key * 7) % 5_000), Invalidation::Hard);
+            }
+            for key in (0..5_000).rev() {
+                cache.insert(key, nth as u64);
+            }
+        }
+    }
+    let twice = seen.values().filter(|&&count| count > 1).count();
+    // A key that is stored again is taken for another one, but for one in 16 million.
+    assert_eq!(twice, 0, "of {}", seen.len());
+}
