@@ -138,11 +138,7 @@ where
     fn insert_as(&self, key: K, value: V, own: Option<Lifespan>) -> Insertion {
         let engine = &*self.engine;
         let journaled = engine.store.journal_target(&key);
-        let since = if engine.pending_work.is_idle() {
-            engine.store.invalidation_seq()
-        } else {
-            engine.store.reject_loads(&key)
-        };
+        let since = engine.store.invalidation_seq();
         let insertion = engine.insert(NewValue { key, value, since, took: Duration::ZERO }, own);
         if let Some(target) = journaled {
             engine.store.write_journal(target);
@@ -401,6 +397,7 @@ where
     /// Every store removes a few of them, so a cache into which values are stored needs no call. One that is only read keeps them until then;
     /// call this now and then if their memory, or the [listener](crate::Builder::on_removal), should not wait. It examines all entries, 128
     /// under one lock.
+    #[expect(clippy::must_use_candidate, reason = "most callers do not care how many there were")]
     pub fn purge_expired(&self) -> usize {
         self.engine.store.purge_expired(self.engine.runtime.coarse_now())
     }

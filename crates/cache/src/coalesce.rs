@@ -16,7 +16,7 @@
 //!
 //! A load may be hedged: if it takes longer than `hedge_after`, one waiter becomes a further leader, and another one after each further
 //! `hedge_after`. The first value completes the load. A leader that [fails](Leader::fail) leaves it to the others; the error of the last one
-//! completes it. Hedges have a [budget], a share of all loads.
+//! completes it. Hedges have a budget, a share of all loads.
 //!
 //! A waiter may have a deadline. One [`WaitTimer`] per load and runtime wakes the waiters whose deadline has passed: ten
 //! thousand waiters need one timer, and a load without waiters needs none. No waiter depends on the timer of another runtime, which may

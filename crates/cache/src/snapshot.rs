@@ -153,6 +153,7 @@ where
         is_invalidated: impl Fn(&K, &V) -> bool,
     ) -> Result<Restored, RestoreError> {
         let (store, runtime) = (cache.store(), cache.runtime());
+        let _kept = store.keep_invalidated_keys();
         let since = store.invalidation_seq();
         let passed = since_epoch(now).saturating_sub(reader.written_at());
         let moment = runtime.now().back(passed);
@@ -177,7 +178,7 @@ where
                 continue;
             };
             let hits_of = (record.hits > 0).then(|| key.clone());
-            if !store.insert(NewValue { key, value, since, took: Duration::ZERO }, &life, permit, now) {
+            if !store.restore(NewValue { key, value, since, took: Duration::ZERO }, &life, permit, now) {
                 restored.invalidated += 1;
                 continue;
             }

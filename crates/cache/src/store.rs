@@ -6,10 +6,12 @@ pub(crate) mod budget;
 mod ghosts;
 pub(crate) mod held;
 mod idle;
+mod insert;
 mod invalidate;
 pub(crate) mod invalidation;
 pub(crate) mod limit;
 pub(crate) mod listing;
+pub(crate) mod load_mark;
 pub mod policy;
 pub(crate) mod refills;
 pub(crate) mod removal;
@@ -45,13 +47,13 @@ use self::{
     policy::Slot,
     refills::Version,
     removal::{RemovalFn, RemovedEntries, RemovedEntry, report},
-    shard::{LookupResult, NewEntry, RECLAIM_SLICE, Shard},
+    shard::{LookupResult, RECLAIM_SLICE, Shard},
     tags::{TAG_BYTES, TagHasher, TagsFn},
 };
 use crate::{
     freshness::Lifetime,
     locks::{RwLockReadGuard, SharedLock},
-    shadow::{SampledGhosts, Shadow, StoredTimes},
+    shadow::{SampledGhosts, Shadow},
     sharded::Sharded,
     stats::StoreStats,
 };
@@ -172,7 +174,7 @@ pub struct StoredValue<V> {
     pub fresh_for: Duration,
     /// Time until it is not served any more, fresh or stale; zero if it may not be served.
     pub servable_for: Duration,
-    /// True if it is served only if a load fails, since [`Invalidation::Fallback`].
+    /// True if it is served only if a load fails, since [`Invalidation::Fallback`](crate::Invalidation::Fallback).
     pub is_fallback_only: bool,
 }
 
@@ -192,15 +194,6 @@ pub(crate) struct NewValue<K, V> {
     pub(crate) since: InvalidationSeq,
     /// The duration of its load.
     pub(crate) took: Duration,
-}
-
-/// Which of two values of a key stays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Precedence {
-    /// The one that was loaded later.
-    Younger,
-    /// The one that is stored later, as a caller's writes.
-    Later,
 }
 
 /// The right to store a value of this weight, with its reserved bytes.
@@ -338,16 +331,16 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         self.read(key, |shard, hash| shard.version(hash, key))
     }
 
+    pub(crate) fn open_episode(&self, key: &K, now: Time, deadline: Time) -> bool {
+        self.write(key, |shard, _| shard.open_episode(key, now, deadline))
+    }
+
     pub(crate) fn claim(&self, key: &K, seen: Version) -> bool {
         self.write(key, |shard, hash| shard.claim(hash, key, seen))
     }
 
     pub(crate) fn unclaim(&self, key: &K, seen: Version) {
         self.write(key, |shard, _| shard.unclaim(key, seen));
-    }
-
-    pub(crate) fn open_episode(&self, key: &K, now: Time, deadline: Time) -> bool {
-        self.write(key, |shard, _| shard.open_episode(key, now, deadline))
     }
 
     /// Reserves bytes for a value to be stored. `reserved` are bytes that the load has reserved already.
@@ -415,122 +408,6 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
     fn refuse(&self, why: StoreRejection) -> StoreRejection {
         self.refused.fetch_add(1, Relaxed);
         why
-    }
-
-    /// Stores a loaded value, unless it was invalidated since its load started or a younger one is stored. Returns false if it is not
-    /// stored.
-    #[inline]
-    pub(crate) fn insert(
-        &self,
-        new: NewValue<K, V>,
-        life: &Lifetime,
-        permit: StorePermit,
-        now: Time,
-    ) -> bool {
-        let since = new.since;
-        let is_current = |_: &_, _: &_, hash, tags: &_| !self.is_outdated_now(since, hash, tags);
-        self.insert_if(new, life, Precedence::Younger, permit, now, is_current).unwrap_or_else(|hash| {
-            self.reject_outdated(hash);
-            false
-        })
-    }
-
-    /// Stores a value that a caller has written: it follows all that was stored and invalidated before.
-    #[inline]
-    pub(crate) fn write_value(&self, new: NewValue<K, V>, life: &Lifetime, permit: StorePermit, now: Time) {
-        // Nothing refuses it.
-        let _ = self.insert_if(new, life, Precedence::Later, permit, now, |_, _, _, _| true);
-    }
-
-    /// Stores a value by its precedence; false: it is not stored. `is_wanted` is called under the lock with the key, its hash and the hashes
-    /// of tags; if it returns false nothing is stored, and the hash is the error.
-    #[inline]
-    fn insert_if(
-        &self,
-        new: NewValue<K, V>,
-        life: &Lifetime,
-        precedence: Precedence,
-        permit: StorePermit,
-        now: Time,
-        is_wanted: impl FnOnce(&Shard<K, V>, &K, u64, &[u64]) -> bool,
-    ) -> Result<bool, u64> {
-        let NewValue { key, value, took, .. } = new;
-        let weight = permit.weight;
-        let hash = self.parts.hash(&key);
-        let tags = self.tags(&key, &value);
-        let tags = tags.as_deref().unwrap_or_default();
-        if let Some(account) = &self.weight {
-            self.reclaim(account, now);
-        }
-        if life.due != Time::NEVER && !self.has_end() {
-            self.has_end.store(true, Relaxed);
-        }
-        let sampled = self.ghosts.may_sample(hash).then(|| {
-            let is_marker = self.is_marker.as_ref().is_some_and(|is_marker| is_marker(&value));
-            StoredTimes { life: *life, weight, is_marker }
-        });
-        let mut gone = RemovedEntries::new();
-        let mut shard = self.parts.part(hash).shard.write();
-        if !is_wanted(&shard, &key, hash, tags) {
-            return Err(hash);
-        }
-        let new = NewEntry { hash, key, value, life, precedence, weight, tags };
-        let is_stored = shard.insert(new, now, &mut gone);
-        // Unlock before removed entries are dropped.
-        drop(shard);
-        if let Some(stored) = sampled {
-            self.ghosts.stored(hash, now, stored, took);
-        }
-        if is_stored {
-            permit.commit();
-        } else {
-            // The value took long to arrive, and a younger one is stored.
-            self.outdated.fetch_add(1, Relaxed);
-        }
-        self.drop_outside(gone);
-        Ok(is_stored)
-    }
-
-    /// Removes the stored value of the key of a written value that is not stored.
-    pub(crate) fn remove(&self, key: &K) {
-        let hash = self.parts.hash(key);
-        let gone = self.parts.part(hash).shard.write().remove(hash, key);
-        self.ghosts.not_stored(hash);
-        self.drop_outside(gone.into_iter().collect());
-    }
-
-    /// Removes the stored value of the key of a loaded value that is not stored, unless that one was invalidated since its load
-    /// started: a newer answer must not be followed by an older one.
-    pub(crate) fn remove_older(&self, new: &NewValue<K, V>, now: Time) {
-        let NewValue { key, value, since, .. } = new;
-        let hash = self.parts.hash(key);
-        let tags = self.tags(key, value);
-        if let Some(weight) = &self.weight {
-            self.reclaim(weight, now);
-        }
-        let mut shard = self.parts.part(hash).shard.write();
-        if self.is_outdated_now(*since, hash, tags.as_deref().unwrap_or_default()) {
-            drop(shard);
-            return self.reject_outdated(hash);
-        }
-        let gone = shard.remove(hash, key);
-        drop(shard);
-        self.ghosts.not_stored(hash);
-        self.drop_outside(gone.into_iter().collect());
-    }
-
-    /// True if a value was invalidated since its load started. Under the lock of its shard: a later invalidation finds the
-    /// value stored. (One function that locks and checks costs 25 instructions of each store.)
-    #[inline]
-    fn is_outdated_now(&self, since: InvalidationSeq, hash: u64, tags: &[u64]) -> bool {
-        let newest = self.invalidation_seq();
-        newest > since && self.invalidations.is_outdated(since, newest, hash, tags)
-    }
-
-    #[cold]
-    fn reject_outdated(&self, hash: u64) {
-        self.ghosts.not_stored(hash);
-        self.outdated.fetch_add(1, Relaxed);
     }
 
     pub(crate) fn tag_names(&self, key: &K, value: &V) -> Vec<String> {

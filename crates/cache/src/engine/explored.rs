@@ -128,6 +128,8 @@ fn loads_that_wait_for_bytes_get_them_in_every_schedule() {
         let cache: TestedCache =
             Cache::builder(strategy).weigh(|_, _| 500).build_on(runtime, Seed(1)).expect("a valid strategy");
         let source = Arc::<Source>::default();
+        // The size of one value is known then.
+        assert_eq!(get(&cache, &source, 9).expect("it loads"), 9);
         // Loads may reserve half of the limit: one at a time.
         let callers = [0, 1, 2].map(|key| spawn_get(&cache, &source, key));
         let removing = {

@@ -45,21 +45,34 @@ where
             }
         }
         let Some(life) = life else {
-            self.store.remove(&new.key);
+            self.remove(&new.key);
             return Insertion::NotCacheable;
         };
         let permit = match self.store.reserve_for_store(&new.key, &new.value, None) {
             Ok(permit) => permit,
             Err(refused) => {
-                self.store.remove(&new.key);
+                self.remove(&new.key);
                 return Insertion::Rejected(refused);
             }
         };
-        if self.writer.is_direct() {
-            self.store.write_value(new, &life, permit, at);
-            return Insertion::Stored;
+        if !self.writer.is_direct() {
+            return self.send_to_writer(&new, life, permit, at);
         }
-        self.send_to_writer(&new, life, permit, at)
+        // Most writes meet no load at all.
+        let key = (!self.pending_work.is_idle()).then(|| new.key.clone());
+        if self.store.write_value(new, &life, permit, at)
+            && let Some(key) = key
+        {
+            self.coalescer.detach(&key);
+        }
+        Insertion::Stored
+    }
+
+    /// Removes what a written value replaces that is not stored. Later requests must not wait for a load that began before.
+    fn remove(&self, key: &K) {
+        if self.store.remove(key) {
+            self.coalescer.detach(key);
+        }
     }
 
     #[cold]
@@ -70,7 +83,10 @@ where
         permit: StorePermit,
         at: Time,
     ) -> Insertion {
+        let mark = self.store.begin_write(&new.key);
+        self.coalescer.detach(&new.key);
         let write = Write {
+            mark,
             key: new.key.clone(),
             loaded: loaded(new, Some(life), at),
             claim: None,
@@ -81,7 +97,7 @@ where
         if self.writer.store_async(write) {
             return Insertion::Stored;
         }
-        self.store.remove(&new.key);
+        self.remove(&new.key);
         Insertion::Rejected(StoreRejection::MailboxFull)
     }
 }

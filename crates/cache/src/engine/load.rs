@@ -21,7 +21,7 @@ use crate::{
     coalesce::{KeyGuard, Leader},
     error::Error,
     freshness::Lifespan,
-    store::{Reservation, budget::ReservedBytes, refills::Version},
+    store::{Reservation, budget::ReservedBytes, load_mark::LoadMark, refills::Version},
     strategy,
     tier::Lease,
 };
@@ -58,13 +58,26 @@ impl<K: Hash + Eq, V: Clone> Completion<K, V> {
     }
 }
 
+/// A load that a request starts.
+pub(crate) struct NewLoad<K: Hash + Eq + Clone, V: Clone> {
+    pub(crate) leader: Leader<K, LoadResult<V>>,
+    /// The entry version that the lookup saw.
+    pub(crate) seen_version: Version,
+    pub(crate) mode: CacheMode,
+    /// If it has begun with the lookup.
+    pub(crate) mark: Option<LoadMark<K, V>>,
+    /// True if the request waits for it as long as it takes.
+    pub(crate) is_awaited: bool,
+}
+
 /// A load that has not been admitted yet.
-struct LoadTask<K: Hash + Eq, V, R: Runtime> {
+struct LoadTask<K: Hash + Eq + Clone, V: Clone, R: Runtime> {
     leader: Leader<K, LoadResult<V>>,
     /// The entry version that the lookup saw.
     seen_version: Version,
     /// The mode of the request that started the load.
     mode: CacheMode,
+    mark: LoadMark<K, V>,
     /// `None`: it has to queue.
     admission_permit: Option<AdmissionPermit>,
     turn: BreakerTurn<R>,
@@ -89,23 +102,19 @@ where
     V: Clone + Send + Sync + 'static,
     R: Runtime,
 {
-    /// Starts a load in its own task. Returns false if the breaker refuses it. `is_awaited`: the caller waits for it as long as it takes.
-    pub(crate) fn start_load<L: Loader<K, V>>(
-        self: &Arc<Self>,
-        leader: Leader<K, LoadResult<V>>,
-        seen_version: Version,
-        mode: CacheMode,
-        load: L,
-        is_awaited: bool,
-    ) -> bool {
+    /// Starts a load in its own task. Returns false if the breaker refuses it.
+    pub(crate) fn start_load<L: Loader<K, V>>(self: &Arc<Self>, new: NewLoad<K, V>, load: L) -> bool {
+        let NewLoad { leader, seen_version, mode, mark, is_awaited } = new;
         let spawn = |task| if is_awaited { self.runtime.spawn_load(task) } else { self.runtime.spawn(task) };
         let deadline = self.runtime.now() + self.strategy.load.deadline;
         let (pending_work, caller) = (self.pending_work.start(), Span::current());
+        let mark = mark.unwrap_or_else(|| self.store.begin_load(leader.key()));
         if self.shared.is_some() {
             let loading = LoadTask {
                 leader,
                 seen_version,
                 mode,
+                mark,
                 admission_permit: None,
                 turn: BreakerTurn::Waits,
                 deadline,
@@ -131,8 +140,17 @@ where
         if admission_permit.is_some() {
             self.count_load(leader.key(), deadline);
         }
-        let loading =
-            LoadTask { leader, seen_version, mode, admission_permit, turn, deadline, caller, pending_work };
+        let loading = LoadTask {
+            leader,
+            seen_version,
+            mode,
+            mark,
+            admission_permit,
+            turn,
+            deadline,
+            caller,
+            pending_work,
+        };
         spawn(Arc::clone(self).run(loading, load));
         true
     }
@@ -210,6 +228,7 @@ where
             leader,
             mut seen_version,
             mode,
+            mark,
             admission_permit,
             turn,
             deadline,
@@ -264,7 +283,8 @@ where
         }
         let to_share = lease.map(|lease| (lease, completion.key().clone(), loaded.clone()));
         let key_guard = if self.has_memory() {
-            self.store_and_complete(completion, loaded, bytes, seen_version, pending_work.clone()).await;
+            let entry = ReceivedEntry { loaded, bytes, mark };
+            self.store_and_complete(completion, entry, seen_version, pending_work.clone()).await;
             None
         } else if self.strategy.store != strategy::StoreMode::Sync {
             Some(completion.complete(Ok(loaded)))
@@ -401,8 +421,7 @@ where
     async fn store_and_complete(
         &self,
         completion: Completion<K, V>,
-        loaded: Loaded<V>,
-        bytes: Option<ReservedBytes>,
+        ReceivedEntry { loaded, bytes, mark }: ReceivedEntry<K, V>,
         seen_version: Version,
         pending_work: WorkGuard,
     ) {
@@ -412,7 +431,7 @@ where
         };
         let key = completion.key().clone();
         let mut write =
-            Write { key, loaded: loaded.clone(), claim: None, key_guard: None, permit, pending_work };
+            Write { mark, key, loaded: loaded.clone(), claim: None, key_guard: None, permit, pending_work };
         match self.strategy.store {
             strategy::StoreMode::Sync => {
                 let stored = self.writer.store(write).await;
@@ -455,6 +474,13 @@ where
     place: Option<OwnedSemaphorePermit>,
     /// Of the load.
     deadline: Time,
+}
+
+/// A loaded value that is to be stored.
+struct ReceivedEntry<K: Hash + Eq + Clone, V: Clone> {
+    loaded: Loaded<V>,
+    bytes: Option<ReservedBytes>,
+    mark: LoadMark<K, V>,
 }
 
 fn outcome_of(has_failed: bool) -> LoadOutcome {

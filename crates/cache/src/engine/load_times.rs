@@ -80,9 +80,10 @@ impl Default for LoadTimes {
 fn bucket(took: Duration) -> usize {
     let quarters =
         u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(1).saturating_mul(PER_OCTAVE as u64);
-    let octave = quarters.ilog2() as usize - PER_OCTAVE.ilog2() as usize;
-    let quarter = (quarters >> octave) as usize % PER_OCTAVE;
-    (octave * PER_OCTAVE + quarter).min(BUCKETS - 1)
+    let octave = quarters.ilog2() - PER_OCTAVE.ilog2();
+    // From 4 to 7, which is one octave more.
+    let quarter = usize::try_from(quarters >> octave).unwrap_or(PER_OCTAVE);
+    (octave as usize * PER_OCTAVE + quarter - PER_OCTAVE).min(BUCKETS - 1)
 }
 
 /// The end of a bucket.

@@ -9,6 +9,7 @@ use stockade_model::{
 
 use super::{
     Engine,
+    load::NewLoad,
     loaded::{LoadResult, Loaded, LoadedFrom},
     loader::{CacheMode, Loader},
 };
@@ -20,6 +21,7 @@ use crate::{
     stats::Counter,
     store::{
         invalidation::InvalidationSeq,
+        load_mark::LoadMark,
         refills::Version,
         shard::{AgedEntry, LookupResult},
     },
@@ -231,10 +233,12 @@ where
             }
             Fetch::Independent => Some(self.coalescer.start_detached(key, now)),
         };
-        if let (Some(leader), Some(load)) = (leader, load.take())
-            && self.start_load(leader, seen_version, CacheMode::Default, load, false)
-        {
-            count.increment();
+        if let (Some(leader), Some(load)) = (leader, load.take()) {
+            let (mode, mark, is_awaited) = (CacheMode::Default, None, false);
+            let new = NewLoad { leader, seen_version, mode, mark, is_awaited };
+            if self.start_load(new, load) {
+                count.increment();
+            }
         }
     }
 
@@ -248,21 +252,26 @@ where
         let PendingRequest { at, has_stale, .. } = *request;
         let is_reload = request.mode == CacheMode::Reload;
         if self.strategy.fetch == Fetch::Independent {
-            return self.lead(self.coalescer.start_detached(key, at), request, load);
+            return self.lead(self.coalescer.start_detached(key, at), None, request, load);
         }
-        let (mut seen_version, mut is_soft_deadline) = (request.seen_version, false);
-        let stored = || match self.store.look_again(key, at) {
-            LookupResult::Fresh { value, loaded } if !is_reload || loaded >= at => {
-                Some(Answer::hit(value, at - loaded))
-            }
-            LookupResult::Fresh { .. } => None,
-            LookupResult::Aged(aged) => {
-                seen_version = aged.version;
-                aged.fresh_at(at).filter(|_| !is_reload || aged.life.loaded >= at)
-            }
-            LookupResult::Missing { version } => {
-                seen_version = version;
-                None
+        let (mut seen_version, mut is_soft_deadline, mut mark) = (request.seen_version, false, None);
+        let stored = || {
+            // A value that is written after this moment is not replaced by the load.
+            let (found, begun) = self.store.look_up_and_begin_load(key, at);
+            mark = Some(begun);
+            match found {
+                LookupResult::Fresh { value, loaded } if !is_reload || loaded >= at => {
+                    Some(Answer::hit(value, at - loaded))
+                }
+                LookupResult::Fresh { .. } => None,
+                LookupResult::Aged(aged) => {
+                    seen_version = aged.version;
+                    aged.fresh_at(at).filter(|_| !is_reload || aged.life.loaded >= at)
+                }
+                LookupResult::Missing { version } => {
+                    seen_version = version;
+                    None
+                }
             }
         };
         let can_serve =
@@ -280,7 +289,7 @@ where
         let joined = self.coalescer.join(key, arrival, hedge_after, deadline, stored, can_serve);
         (request.seen_version, request.is_soft_deadline) = (seen_version, is_soft_deadline);
         match joined {
-            JoinOutcome::Lead(leader) => self.lead(leader, request, load),
+            JoinOutcome::Lead(leader) => self.lead(leader, mark, request, load),
             JoinOutcome::Stored(answer) => {
                 self.counters.answered(answer.outcome);
                 ControlFlow::Break(Ok(answer))
@@ -303,6 +312,7 @@ where
     fn lead<L: Loader<K, V>>(
         self: &Arc<Self>,
         leader: Leader<K, LoadResult<V>>,
+        mark: Option<LoadMark<K, V>>,
         request: &mut PendingRequest,
         load: &mut Option<L>,
     ) -> RequestStep<K, V> {
@@ -315,7 +325,8 @@ where
         if leader.is_hedge() {
             self.counters.hedges.increment();
         }
-        self.start_load(leader, request.seen_version, request.mode, load, soft.is_none());
+        let PendingRequest { seen_version, mode, .. } = *request;
+        self.start_load(NewLoad { leader, seen_version, mode, mark, is_awaited: soft.is_none() }, load);
         ControlFlow::Continue(watch)
     }
 
@@ -345,7 +356,7 @@ where
             WaitOutcome::Completed(result, _) => self.finish(key, request, Outcome::Coalesced, result),
             WaitOutcome::Lead(leader) => {
                 request.seen_version = self.store.version(leader.key());
-                self.lead(leader, request, load)
+                self.lead(leader, None, request, load)
             }
             WaitOutcome::TimedOut => self.time_out(key, request),
         }

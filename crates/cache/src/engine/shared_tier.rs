@@ -16,6 +16,7 @@ use crate::{
     store::{
         NewValue,
         invalidation::{Invalidation, InvalidationSeq},
+        load_mark::LoadMark,
         shard::LookupResult,
     },
     tier::{
@@ -87,6 +88,7 @@ where
         let mut grant = LoadGrant::LOCAL;
         loop {
             let (since, requested_at) = (self.store.invalidation_seq(), self.runtime.coarse_now());
+            let mark = self.store.begin_load(key);
             let Ok(reply) = shared.tier.lookup(&name, query).await else {
                 self.counters.shared_failures.increment();
                 return TierDecision::Load(grant);
@@ -97,7 +99,7 @@ where
                     let is_awaited = matches!(via, LoadedFrom::OtherNode);
                     let was_fresh =
                         |loaded: &Loaded<V>| loaded.life.is_some_and(|life| requested_at < life.expires);
-                    match self.decode_tier_value(shared, key, &stored, since, via) {
+                    match self.decode_tier_value(shared, key, &stored, (since, mark), via) {
                         Some(loaded) if is_awaited || was_fresh(&loaded) => {
                             return self.serve_found(shared, &name, loaded, &stored).await;
                         }
@@ -116,8 +118,9 @@ where
                 TierReply::NotFound { stale, right } => (stale, right),
             };
             // A value read before a wait may have been invalidated since.
-            grant.stale = stale
-                .and_then(|stored| self.decode_tier_value(shared, key, &stored, since, LoadedFrom::Stale));
+            grant.stale = stale.and_then(|stored| {
+                self.decode_tier_value(shared, key, &stored, (since, mark), LoadedFrom::Stale)
+            });
             let may_serve = |stale: &Loaded<V>| self.is_revalidatable(stale) && !is_refresh;
             match right {
                 LoadRight::Granted(lease) => {
@@ -199,7 +202,7 @@ where
         shared: &SharedTier<K, V>,
         key: &K,
         stored: &TierValue,
-        since: InvalidationSeq,
+        (since, mark): (InvalidationSeq, LoadMark<K, V>),
         via: LoadedFrom,
     ) -> Option<Loaded<V>> {
         let now = self.runtime.coarse_now();
@@ -221,13 +224,13 @@ where
             via,
         };
         if self.has_memory() && !is_gone {
-            self.store_locally(key, &loaded, now);
+            self.store_locally(key, &loaded, mark, now);
         }
         Some(loaded)
     }
 
     /// Stores a value of the tier in memory, unless memory has a newer one.
-    fn store_locally(&self, key: &K, loaded: &Loaded<V>, now: Time) {
+    fn store_locally(&self, key: &K, loaded: &Loaded<V>, mark: LoadMark<K, V>, now: Time) {
         let here = match self.store.look_again(key, now) {
             LookupResult::Fresh { loaded, .. } => Some(loaded),
             LookupResult::Aged(aged) => Some(aged.life.loaded),
@@ -240,7 +243,8 @@ where
             && let Ok(permit) = self.store.reserve_for_store(key, &loaded.value, None)
         {
             let (key, value, since, took) = (key.clone(), loaded.value.clone(), loaded.since, loaded.took);
-            let _is_stored = self.store.insert(NewValue { key, value, since, took }, &life, permit, now);
+            let _is_stored =
+                self.store.insert(NewValue { key, value, since, took }, &life, mark, permit, now);
         }
     }
 

@@ -89,9 +89,9 @@ where
             let Ok(permit) = self.store.reserve_for_store(key, &value, None) else {
                 return self.remove_seen(key, seen, now);
             };
-            let has_loads = || !self.pending_work.is_idle();
-            if !self.store.replace(seen, new, &life, permit, now, has_loads) {
-                return Err(Conflict);
+            if self.store.replace(seen, new, &life, permit, now).ok_or(Conflict)? {
+                // Later requests must not wait for a load that began before.
+                self.coalescer.detach(key);
             }
             if let Some(target) = self.store.journal_target(key) {
                 self.store.write_journal(target);

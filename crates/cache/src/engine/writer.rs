@@ -17,12 +17,13 @@ use crate::{
     coalesce::KeyGuard,
     error::Error,
     stats::Counters,
-    store::{NewValue, Store, StorePermit, refills::Version},
+    store::{NewValue, Store, StorePermit, load_mark::LoadMark, refills::Version},
     strategy,
 };
 
 /// A store to be performed. Dropping it frees the key and the claim.
 pub(crate) struct Write<K: Hash + Eq + Clone, V: Clone> {
+    pub(crate) mark: LoadMark<K, V>,
     pub(crate) key: K,
     pub(crate) loaded: Loaded<V>,
     pub(crate) claim: Option<VersionClaim<K, V>>,
@@ -38,8 +39,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Write<K, V> {
         let new = NewValue { key: self.key, value, since, took };
         match life.zip(self.permit) {
             // The store counts a value that is outdated.
-            Some((life, permit)) => drop(store.insert(new, &life, permit, now)),
-            None => store.remove_older(&new, now),
+            Some((life, permit)) => drop(store.insert(new, &life, self.mark, permit, now)),
+            None => store.remove_older(&new, self.mark, now),
         }
         // Free the key after the store: a request that finds it free has to find the value.
         drop((self.key_guard, self.claim, self.pending_work));

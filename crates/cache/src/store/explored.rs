@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use shuttle::thread;
 
-use super::*;
-use crate::policy::POLICIES;
+use super::{invalidation::Invalidation, *};
+use crate::{locks::Lock, policy::POLICIES};
 
 const LIMIT: usize = 2_000;
 
@@ -33,16 +33,17 @@ fn fresh(store: &Store<u8, u8>, key: u8) -> Option<u8> {
     store.look_up::<true, _>(&key, Time::ZERO).ok().map(|(value, _)| value)
 }
 
-fn insert(store: &Store<u8, u8>, key: u8, value: u8, reserved: Option<ReservedBytes>) {
+fn insert(store: &Arc<Store<u8, u8>>, key: u8, value: u8, reserved: Option<ReservedBytes>) {
     match store.reserve_for_store(&key, &value, reserved) {
         Ok(reserve_for_store) => {
             let (life, since) = (Lifetime::until(Time::NEVER, Duration::ZERO), store.invalidation_seq());
             let new = NewValue { key, value, since, took: Duration::ZERO };
-            store.insert(new, &life, reserve_for_store, Time::ZERO);
+            store.insert(new, &life, store.begin_load(&key), reserve_for_store, Time::ZERO);
         }
         Err(_) => {
             let since = store.invalidation_seq();
-            store.remove_older(&NewValue { key, value, since, took: Duration::ZERO }, Time::ZERO);
+            let new = NewValue { key, value, since, took: Duration::ZERO };
+            store.remove_older(&new, store.begin_load(&key), Time::ZERO);
         }
     }
 }
@@ -115,20 +116,22 @@ fn value_loaded_before_an_invalidation_is_not_found_after_it() {
     for everything in [false, true] {
         explore(move || {
             let store = store(crate::Policy::SIEVE, 0.0);
+            let source = Arc::new(Lock::new(BEFORE));
             let load = || -> Box<dyn FnOnce() + Send> {
-                let store = Arc::clone(&store);
+                let (store, source) = (Arc::clone(&store), Arc::clone(&source));
                 Box::new(move || {
-                    let since = store.invalidation_seq();
-                    let value = if since == 0 { BEFORE } else { AFTER };
+                    let (since, mark) = (store.invalidation_seq(), store.begin_load(&0));
+                    let value = *source.lock();
                     let reserve_for_store = store.reserve_for_store(&0, &value, None).expect("there is room");
                     let life = Lifetime::until(Time::NEVER, Duration::ZERO);
                     let new = NewValue { key: 0, value, since, took: Duration::ZERO };
-                    store.insert(new, &life, reserve_for_store, Time::ZERO);
+                    store.insert(new, &life, mark, reserve_for_store, Time::ZERO);
                 })
             };
             let invalidate: Box<dyn FnOnce() + Send> = {
-                let store = Arc::clone(&store);
+                let (store, source) = (Arc::clone(&store), Arc::clone(&source));
                 Box::new(move || {
+                    *source.lock() = AFTER;
                     if everything {
                         store.invalidate_all(Invalidation::Hard, Time::ZERO);
                     } else {

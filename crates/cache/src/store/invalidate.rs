@@ -6,7 +6,7 @@ use stockade_model::time::Time;
 
 use super::{
     Store,
-    invalidation::{Invalidation, InvalidationSeq, TargetHash},
+    invalidation::{Invalidation, KeptKeys, TargetHash},
     policy::Slot,
     removal::RemovedEntries,
     shard::{self, InvalidationFilter, Shard},
@@ -14,9 +14,14 @@ use super::{
 use crate::locks::SharedLock;
 
 impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
-    /// Rejects the values of loads of a key that are in flight.
-    pub(crate) fn reject_loads<Q: Hash + ?Sized>(&self, key: &Q) -> InvalidationSeq {
-        self.invalidations.record(TargetHash::Key(self.parts.hash(key)))
+    /// Rejects the values of loads of a key that are in progress, and of snapshots that are being read. Returns true if there are such
+    /// loads.
+    #[inline]
+    pub(super) fn reject_loads(&self, shard: &mut Shard<K, V>, hash: u64) -> bool {
+        if self.invalidations.keeps_keys() {
+            self.invalidations.record(TargetHash::Key(hash));
+        }
+        shard.loading.write(hash)
     }
 
     /// Invalidates the entry of a key. Returns true if there was one.
@@ -24,11 +29,13 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
     where
         K: Borrow<Q>,
     {
-        self.reject_loads(key);
         self.note_ends(how);
         let hash = self.parts.hash(key);
         let mut gone = RemovedEntries::new();
-        let was_there = self.parts.part(hash).shard.write().invalidate(hash, key, how, now, &mut gone);
+        let mut shard = self.parts.part(hash).shard.write();
+        self.reject_loads(&mut shard, hash);
+        let was_there = shard.invalidate(hash, key, how, now, &mut gone);
+        drop(shard);
         self.end_invalidation(hash, was_there, gone, how, now);
         was_there
     }
@@ -81,17 +88,21 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         now: Time,
     ) -> usize {
         self.invalidations.record(TargetHash::All);
-        let count = self.invalidate_slices(
-            |part, after, gone| {
-                let (copies, last) = part.read().copy_slice(after);
+        let step = |part: &SharedLock<Shard<K, V>>, after, gone: &mut RemovedEntries<K, V>| {
+            let (mut copies, last) = part.read().copy_slice(after);
+            let mut invalidated = Vec::new();
+            loop {
                 let matching = copies.iter().filter(|copy| matches(&copy.key, &copy.value));
                 let matching: Vec<_> = matching.map(|copy| (copy.slot, copy.version)).collect();
-                // An entry that has replaced another one since was written after this invalidation.
-                (part.write().invalidate_versions(&matching, how, now, gone), last)
-            },
-            how,
-            now,
-        );
+                if matching.is_empty() {
+                    return (invalidated, last);
+                }
+                // A value that has replaced one that matched is examined, too.
+                let changed = part.write().invalidate_versions(&matching, how, now, gone, &mut invalidated);
+                copies = part.read().copy_slots(changed);
+            }
+        };
+        let count = self.invalidate_slices(step, how, now);
         self.write_journal(TargetHash::All);
         count
     }
@@ -134,6 +145,11 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         }
         self.invalidated.fetch_add(hit as u64, Relaxed);
         hit
+    }
+
+    /// For a reader of values that have no marks.
+    pub(crate) fn keep_invalidated_keys(&self) -> KeptKeys<'_> {
+        self.invalidations.keep_keys()
     }
 
     /// Before values are made stale: from now on lookups need a clock.

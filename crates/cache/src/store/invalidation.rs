@@ -1,8 +1,9 @@
-//! Recent invalidations: a load that started before one must not store what it invalidated.
+//! Recent invalidations by tag and of everything: a load that started before one must not store what it invalidated. Those of single keys
+//! are known to the [marks](super::load_mark) of loads.
 
 use std::{
     collections::VecDeque,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
 use foldhash::quality::FixedState;
@@ -48,7 +49,18 @@ const RECENT_MAX: usize = 1 << 16;
 pub(crate) struct InvalidationLog {
     /// The number of the last invalidation. While there is none, nothing else is read.
     newest: AtomicU64,
+    /// Snapshots that are being read: their values have no [marks](super::load_mark) for keys.
+    key_readers: AtomicUsize,
     log: Lock<RecentInvalidations>,
+}
+
+/// While it lives, invalidations of single keys are logged, too.
+pub(crate) struct KeptKeys<'a>(&'a InvalidationLog);
+
+impl Drop for KeptKeys<'_> {
+    fn drop(&mut self) {
+        self.0.key_readers.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 #[derive(Debug)]
@@ -64,7 +76,17 @@ impl InvalidationLog {
     pub(crate) fn new(seed: Seed) -> Self {
         let moments = HashMap::with_hasher(FixedState::with_seed(seed.0));
         let log = RecentInvalidations { recent: VecDeque::new(), forgotten: 0, moments };
-        Self { newest: AtomicU64::new(0), log: Lock::new(log) }
+        Self { newest: AtomicU64::new(0), key_readers: AtomicUsize::new(0), log: Lock::new(log) }
+    }
+
+    pub(crate) fn keep_keys(&self) -> KeptKeys<'_> {
+        self.key_readers.fetch_add(1, Ordering::SeqCst);
+        KeptKeys(self)
+    }
+
+    #[inline]
+    pub(crate) fn keeps_keys(&self) -> bool {
+        self.key_readers.load(Ordering::SeqCst) > 0
     }
 
     pub(crate) fn newest(&self) -> InvalidationSeq {

@@ -14,9 +14,10 @@ pub(crate) use invalidate::InvalidationFilter;
 use stockade_model::time::Time;
 
 use super::{
-    Precedence,
     idle::IdleTimes,
+    insert::Precedence,
     limit::{Limit, LimitBounds},
+    load_mark::LoadingKeys,
     policy::{Listed, Policy, PolicyData, PolicyEntries, PolicyInstance, Slot},
     refills::{Refills, Version},
     removal::{RemovalReason, RemovedEntries, RemovedEntry},
@@ -61,11 +62,12 @@ pub(crate) struct Shard<K, V> {
     has_refills: bool,
     is_reclaiming: bool,
     refills: Refills<K>,
+    pub(super) loading: LoadingKeys,
     /// Slots that the current purge has not examined yet.
     unpurged: usize,
     evicted_expired: u64,
     reclaims: u64,
-    /// Entries that were removed since a newer value of their key was not stored, or by a change.
+    /// Entries that were removed since a newer value of their key was not stored, by a change, or by an invalidation.
     removals: u64,
     tags: Option<TagIndex>,
     /// Slots allocated in advance.
@@ -266,6 +268,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             has_refills: false,
             is_reclaiming: false,
             refills: Refills::new(hasher),
+            loading: LoadingKeys::new(hasher),
             unpurged: 0,
             evicted_expired: 0,
             reclaims: 0,

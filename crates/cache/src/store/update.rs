@@ -5,8 +5,9 @@ use std::hash::Hash;
 use stockade_model::time::Time;
 
 use super::{
-    NewValue, Precedence, Store, StorePermit, StoredValue,
-    invalidation::{Invalidation, InvalidationSeq, TargetHash},
+    NewValue, Store, StorePermit, StoredValue,
+    insert::Precedence,
+    invalidation::{Invalidation, InvalidationSeq},
     shard::{EntryStamp, Shard},
 };
 use crate::freshness::Lifetime;
@@ -30,8 +31,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         })
     }
 
-    /// As [`insert`](Self::insert), if the key is as it was seen. Returns false if it is not. `has_loads`: loads in flight are not stored
-    /// over the value.
+    /// As [`write_value`](Self::write_value), if the key is as it was seen; `None`: it is not.
     pub(crate) fn replace(
         &self,
         seen: &Seen<V>,
@@ -39,16 +39,16 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         life: &Lifetime,
         permit: StorePermit,
         now: Time,
-        has_loads: impl FnOnce() -> bool,
-    ) -> bool {
+    ) -> Option<bool> {
+        let mut has_loads = false;
         let stored = self.insert_if(new, life, Precedence::Later, permit, now, |shard, key, hash, tags| {
             let is_unchanged = self.is_unchanged(shard, seen, key, hash, tags);
-            if is_unchanged && has_loads() {
-                self.invalidations.record(TargetHash::Key(hash));
+            if is_unchanged {
+                has_loads = self.reject_loads(shard, hash);
             }
             is_unchanged
         });
-        stored.is_ok()
+        stored.is_ok().then_some(has_loads)
     }
 
     /// Removes the entry of a key, if the key is as it was seen. Returns false if it is not.
@@ -58,7 +58,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         if !self.is_unchanged(&shard, seen, key, hash, &[]) {
             return false;
         }
-        self.invalidations.record(TargetHash::Key(hash));
+        self.reject_loads(&mut shard, hash);
         let gone = shard.remove(hash, key);
         drop(shard);
         let (was_there, gone) = (gone.is_some(), gone.into_iter().collect());

@@ -50,7 +50,7 @@ impl Strategy {
     /// one load, which may take 30 s, and wait for its end. A load that takes twice as long as nearly all others is
     /// [hedged](HedgeAfter::Learned). Nothing stale is served. It is no preset: those have the times of the published tests.
     pub const DEFAULT: Self = Self {
-        fetch: Fetch::Coalesce { wait_timeout: Duration::from_secs(60) },
+        fetch: Fetch::Coalesce { wait_timeout: Duration::from_mins(1) },
         load: LoadBounds {
             deadline: Duration::from_secs(30),
             hedge_after: Some(HedgeAfter::Learned),

@@ -299,8 +299,10 @@ fn wait_ends_at_the_earlier_of_both_deadlines() {
         };
         let with = async {
             fixture.until(50 * MS).await;
-            // The load in flight started before there was a value.
-            fixture.cache.insert(1, Some(Time::ZERO));
+            // The load in flight started before there was a value. (After an `insert` later requests would not wait for it.)
+            let independent = Strategy { fetch: Fetch::Independent, ..fallback() };
+            let independent = fixture.cache.view(&independent, None).unwrap();
+            independent.get_with(1, async || Ok::<_, Error>(Some(Time::ZERO))).await.unwrap();
             fixture.until(SEC + 50 * MS).await;
             fixture.request(1, SEC, Behavior::Succeeds).await
         };

@@ -329,7 +329,7 @@ fn value_without_an_end_is_a_fallback_after_a_soft_invalidation() {
         for how in [Invalidation::Soft, Invalidation::Fallback] {
             let time = Virtual::new();
             let strategy =
-                Strategy { ttl, sie: Duration::from_secs(3_600), ..Strategy::preset("stampede").unwrap() };
+                Strategy { ttl, sie: Duration::from_hours(1), ..Strategy::preset("stampede").unwrap() };
             let cache: Cache<u64, u64, Virtual> =
                 Cache::builder(strategy).build_on(time.clone(), Seed(1)).unwrap();
             let fails = async || Err::<u64, _>("the source is down");
@@ -341,7 +341,7 @@ fn value_without_an_end_is_a_fallback_after_a_soft_invalidation() {
                 assert_eq!(cache.get(&1), None, "{ttl:?} {how:?}");
                 let answer = cache.get_with(1, fails).await.unwrap();
                 assert_eq!((answer.value, answer.outcome), (10, Outcome::Fallback));
-                time.sleep_until(time.now() + Duration::from_secs(3_600)).await;
+                time.sleep_until(time.now() + Duration::from_hours(1)).await;
                 assert!(cache.get_with(1, fails).await.is_err());
             });
             run.unwrap();

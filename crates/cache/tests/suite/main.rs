@@ -11,6 +11,7 @@ mod invalidation;
 mod layer;
 mod leaders;
 mod limits;
+mod linearizable;
 mod live;
 mod lock_deadline;
 mod metrics;

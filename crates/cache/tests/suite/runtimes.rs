@@ -11,6 +11,10 @@ use std::{
 
 use futures_util::{StreamExt, future::join_all, stream::FuturesUnordered};
 use stockade_cache::{Batching, Breaker, Cache, Error, Fetch, LoadBounds, Outcome, Strategy};
+use stockade_model::{
+    seed::Seed,
+    time::{Live, Runtime as _, before},
+};
 use tokio::runtime::{Builder, Runtime};
 
 const MS: Duration = Duration::from_millis(1);
@@ -23,8 +27,14 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().enable_time().build().unwrap()
 }
 
+/// On the clock of the runtime, paused or not.
+async fn pass(time: Duration) {
+    let live = Live::new();
+    live.sleep_until(live.now() + time).await;
+}
+
 async fn loaded(value: u64) -> Result<u64, Infallible> {
-    tokio::time::sleep(MS).await;
+    pass(MS).await;
     Ok(value)
 }
 
@@ -104,7 +114,7 @@ async fn paused_clock_of_tokio_decides() {
     }
     // A minute passes while a load takes it, and its callers wait.
     let slow = cache.get_with(3, || async {
-        tokio::time::sleep(Duration::from_secs(60)).await;
+        pass(Duration::from_mins(1)).await;
         Ok::<_, Infallible>(3)
     });
     assert!(matches!(slow.await, Err(Error::Deadline { .. })));
@@ -129,8 +139,8 @@ fn shutdown_of_a_runtime_ends_thousands_of_waiting_batches() {
     const BATCHES: u64 = 20_000;
     let engine = runtime();
     let cache: Cache<u64, u64> = {
-        let live = stockade_model::time::Live::on(engine.handle().clone());
-        Cache::builder(stampede()).build_on(live, stockade_model::seed::Seed(1)).unwrap()
+        let live = Live::on(engine.handle().clone());
+        Cache::builder(stampede()).build_on(live, Seed(1)).unwrap()
     };
     let batching = Batching { window: Duration::ZERO, keys_max: 1, concurrent_max: 1 };
     let hangs = async |_: Vec<u64>| {
@@ -147,7 +157,7 @@ fn shutdown_of_a_runtime_ends_thousands_of_waiting_batches() {
     });
     drop(engine);
     let answers = runtime().block_on(callers.collect::<Vec<_>>());
-    assert_eq!(answers.len(), BATCHES as usize);
+    assert_eq!(answers.len(), usize::try_from(BATCHES).unwrap());
     let is_lost = |answer: &Vec<_>| matches!(answer[..], [Err(Error::LeaderLost)]);
     assert!(answers.iter().all(is_lost), "{:?}", answers.iter().find(|answer| !is_lost(answer)));
 }
@@ -174,13 +184,12 @@ fn batches_go_on_after_a_runtime_has_shut_down() {
     };
     let first = runtime();
     first.block_on(async {
-        let hangs = cache.get_many_with([1], &loader);
-        let other = tokio::time::sleep(20 * MS);
         // One batch hangs, and the window of another has just begun.
-        assert!(tokio::time::timeout(10 * MS, hangs).await.is_err());
-        drop(other);
+        let live = Live::new();
+        let hangs = cache.get_many_with([1], &loader);
+        assert!(before(&live, live.now() + 10 * MS, hangs).await.is_none());
         let begins = cache.get_many_with([2], &loader);
-        assert!(tokio::time::timeout(Duration::ZERO, begins).await.is_err());
+        assert!(before(&live, live.now(), begins).await.is_none());
     });
     drop(first);
     let answers = runtime().block_on(join_all((1..=3).map(|key| cache.get_many_with([key], &loader))));

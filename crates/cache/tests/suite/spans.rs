@@ -25,6 +25,10 @@ struct Spans {
 
 struct Watch(Arc<Spans>);
 
+fn number(id: &span::Id) -> usize {
+    usize::try_from(id.into_u64() - 1).unwrap()
+}
+
 impl Subscriber for Watch {
     fn enabled(&self, _: &Metadata<'_>) -> bool {
         true
@@ -34,7 +38,7 @@ impl Subscriber for Watch {
         let mut known = self.0.known.lock().unwrap();
         if attributes.metadata().name() == "load" {
             self.0.begun.fetch_add(1, Ordering::Relaxed);
-            let parent = attributes.parent().map(|id| known[id.into_u64() as usize - 1].name());
+            let parent = attributes.parent().map(|id| known[number(id)].name());
             self.0.parents.lock().unwrap().push(parent);
         }
         known.push(attributes.metadata());
@@ -44,7 +48,7 @@ impl Subscriber for Watch {
     fn current_span(&self) -> Current {
         let open = self.0.open.lock().unwrap();
         let Some(id) = open.last() else { return Current::none() };
-        Current::new(id.clone(), self.0.known.lock().unwrap()[id.into_u64() as usize - 1])
+        Current::new(id.clone(), self.0.known.lock().unwrap()[number(id)])
     }
 
     fn record(&self, _: &span::Id, _: &span::Record<'_>) {

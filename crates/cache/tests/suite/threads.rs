@@ -63,7 +63,7 @@ fn threads_that_miss_a_key_share_one_load() {
 #[test]
 fn load_that_hangs_holds_its_own_caller_only() {
     let (wait, deadline) = (Duration::from_millis(20), Duration::from_millis(40));
-    let breaker = Breaker { min_calls: 3, open_for: Duration::from_secs(3_600), ..Breaker::DEFAULT };
+    let breaker = Breaker { min_calls: 3, open_for: Duration::from_hours(1), ..Breaker::DEFAULT };
     let strategy = Strategy {
         fetch: Fetch::Coalesce { wait_timeout: wait },
         load: LoadBounds { deadline, hedge_after: None, ..LoadBounds::DEFAULT },
@@ -109,7 +109,7 @@ fn errors_and_panics_of_loads_reach_their_callers_and_later_loads_run() {
 fn loads_of_many_callers_may_call_another_cache() {
     const CALLERS: u64 = 600;
     let [outer, inner] = [(); 2].map(|()| Cache::<u64, u64>::new(stampede()).unwrap());
-    let all_load = Arc::new(std::sync::Barrier::new(CALLERS as usize));
+    let all_load = Arc::new(std::sync::Barrier::new(usize::try_from(CALLERS).unwrap()));
     thread::scope(|scope| {
         for key in 0..CALLERS {
             let (outer, inner, all_load) = (outer.clone(), inner.clone(), Arc::clone(&all_load));
@@ -135,7 +135,7 @@ fn loads_of_many_callers_may_call_another_cache() {
 fn refreshes_of_one_cache_take_no_thread_from_another() {
     let stale = || Strategy {
         ttl: Some(Duration::ZERO),
-        swr: Duration::from_secs(3_600),
+        swr: Duration::from_hours(1),
         ..Strategy::preset("swr").unwrap()
     };
     let [hung, healthy] = [(); 2].map(|()| Cache::<u64, u64>::new(stale()).unwrap());

@@ -1,21 +1,24 @@
 //! Explicit writes: they win over all that they follow, whatever else is invalidated meanwhile.
 
 use std::{
+    convert::Infallible,
     sync::atomic::{AtomicBool, Ordering::SeqCst},
     thread,
     time::Duration,
 };
 
+use futures_util::future::join;
 use stockade_cache::{Cache, Insertion, Invalidation, Strategy, Update};
+use stockade_model::{
+    seed::Seed,
+    time::{Runtime, Time, Virtual},
+};
 
 fn cache() -> Cache<u64, u64> {
-    Cache::builder(Strategy {
-        ttl: Some(Duration::from_secs(3_600)),
-        ..Strategy::preset("stampede").unwrap()
-    })
-    .tags(|key, _, tag| tag(if key % 2 == 0 { "even" } else { "odd" }))
-    .build()
-    .unwrap()
+    Cache::builder(Strategy { ttl: Some(Duration::from_hours(1)), ..Strategy::preset("stampede").unwrap() })
+        .tags(|key, _, tag| tag(if key % 2 == 0 { "even" } else { "odd" }))
+        .build()
+        .unwrap()
 }
 
 /// One writer of a key reads its own writes, while other keys, another tag and nothing are invalidated, and loads are in flight.
@@ -33,9 +36,11 @@ fn no_write_is_lost_to_invalidations_of_other_entries() {
         for invalidate in invalidations {
             let is_done = &is_done;
             scope.spawn(move || {
-                (0..).take_while(|_| !is_done.load(SeqCst)).for_each(|round| {
+                let mut round = 0;
+                while !is_done.load(SeqCst) {
                     invalidate(round);
-                });
+                    round += 1;
+                }
             });
         }
         let lost = (1..=WRITES).filter(|&write| {
@@ -102,4 +107,36 @@ fn entries_are_read_once_though_they_move() {
     let twice = seen.values().filter(|&&count| count > 1).count();
     // A key that is stored again is taken for another one, but for one in 16 million.
     assert_eq!(twice, 0, "of {}", seen.len());
+}
+
+/// More writes than any log of them would remember.
+#[test]
+fn load_is_stored_though_many_other_keys_are_written_meanwhile() {
+    let (time, writes) = (Virtual::new(), 200_000);
+    let cache: Cache<u64, u64, Virtual> =
+        Cache::builder(Strategy::preset("stampede").unwrap()).build_on(time.clone(), Seed(1)).unwrap();
+    let load = |value: u64| {
+        let clock = time.clone();
+        async move || {
+            clock.sleep_until(clock.now() + Duration::from_secs(2)).await;
+            Ok::<_, Infallible>(value)
+        }
+    };
+    let run = time.run(async {
+        let mut loads = Box::pin(join(cache.get_with(1, load(10)), cache.get_with(2, load(20))));
+        assert!(futures_util::poll!(&mut loads).is_pending());
+        for key in 0..writes {
+            cache.insert(1_000 + key, key);
+            cache.invalidate(&(1_000 + key), Invalidation::Hard);
+        }
+        // One of the two is written itself. Requests that follow do not wait for its load.
+        cache.insert(2, 21);
+        cache.invalidate(&2, Invalidation::Soft);
+        let late = cache.get_with(2, async || Ok::<_, Infallible>(22)).await.unwrap();
+        assert_eq!((late.value, time.now()), (22, Time::ZERO));
+        let (first, second) = loads.await;
+        assert_eq!((first.unwrap().value, second.unwrap().value), (10, 20), "to those who waited");
+        assert_eq!((cache.get(&1), cache.get(&2)), (Some(10), Some(22)));
+    });
+    run.unwrap();
 }

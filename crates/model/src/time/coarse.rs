@@ -58,10 +58,11 @@ fn nanos(now: Instant) -> u64 {
 /// Notices a runtime whose clock is not the machine's, if the ticker's time differs from its time `now`.
 #[inline]
 pub(super) fn compare(now: Instant) {
-    const TICKER_LATE: Duration = Duration::from_millis(100);
+    /// In nanoseconds: 100 ms.
+    const TICKER_LATE: u64 = 100_000_000;
     let ticked = COARSE.now.load(Ordering::Relaxed);
     // Most calls end here.
-    if ticked != RESTING && !(ticked..ticked + TICKER_LATE.as_nanos() as u64).contains(&nanos(now)) {
+    if ticked != RESTING && !(ticked..ticked + TICKER_LATE).contains(&nanos(now)) {
         examine_clock();
     }
 }

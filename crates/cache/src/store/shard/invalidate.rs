@@ -72,29 +72,38 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
 
     /// Copies of some entries after a slot, and the slot to continue from; `None`: these were the last ones.
     pub(crate) fn copy_slice(&self, after: Option<Slot>) -> (Vec<SeenEntry<K, V>>, Option<Slot>) {
-        let copy = |slot: Slot| {
-            let Entry { key, value, version, .. } = self.entries[slot as usize].as_ref()?;
-            Some(SeenEntry { slot, version: *version, key: key.clone(), value: value.clone() })
-        };
-        (self.slice(after).filter_map(copy).collect(), self.slice(after).last())
+        (self.copy_slots(self.slice(after)), self.slice(after).last())
     }
 
-    /// Invalidates the entries in these slots that are still of these versions. Returns the kept bits of their hashes.
+    /// Copies of the entries in these slots.
+    pub(crate) fn copy_slots(&self, slots: impl IntoIterator<Item = Slot>) -> Vec<SeenEntry<K, V>> {
+        let copy = |slot: Slot| {
+            let Entry { key, value, version, .. } = self.entries.get(slot as usize)?.as_ref()?;
+            Some(SeenEntry { slot, version: *version, key: key.clone(), value: value.clone() })
+        };
+        slots.into_iter().filter_map(copy).collect()
+    }
+
+    /// Invalidates the entries in these slots that are still of these versions, and adds the kept bits of their hashes. Returns the
+    /// slots of the others.
     pub(crate) fn invalidate_versions(
         &mut self,
         seen: &[(Slot, NonZeroU32)],
         how: Invalidation,
         now: Time,
         gone: &mut RemovedEntries<K, V>,
-    ) -> Vec<u32> {
-        let is_same = |&&(slot, version): &&(Slot, NonZeroU32)| matches!(self.entries.get(slot as usize), Some(Some(entry)) if entry.version == version);
-        let slots: Vec<Slot> = seen.iter().filter(is_same).map(|&(slot, _)| slot).collect();
-        self.invalidate_slots(slots, how, now, gone)
+        invalidated: &mut Vec<u32>,
+    ) -> Vec<Slot> {
+        let is_same = |&(slot, version): &(Slot, NonZeroU32)| matches!(self.entries.get(slot as usize), Some(Some(entry)) if entry.version == version);
+        let (same, changed): (Vec<_>, Vec<_>) = seen.iter().partition(|seen| is_same(seen));
+        let slots = |seen: Vec<(Slot, NonZeroU32)>| seen.into_iter().map(|(slot, _)| slot).collect();
+        invalidated.extend(self.invalidate_slots(slots(same), how, now, gone));
+        slots(changed)
     }
 
     /// The slots that one step examines.
     pub(super) fn slice(&self, after: Option<Slot>) -> impl Iterator<Item = Slot> + use<K, V> {
-        let end = self.entries.len() as Slot;
+        let end = Slot::try_from(self.entries.len()).expect("memory ends before the numbers do");
         (after.map_or(0, |slot| slot + 1)..end).take(INVALIDATION_SLICE)
     }
 
@@ -133,6 +142,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
                 Invalidation::Hard => false,
             };
         if !is_of_use {
+            // An update that has seen the value must not take it for evicted.
+            self.removals += 1;
             gone.extend(self.remove_slot(slot, RemovalReason::Invalidated));
             return true;
         }
