@@ -93,6 +93,8 @@ struct Gathered<K, V> {
     running: usize,
     /// The number of the current window. A timer of an earlier one does nothing.
     window: u64,
+    /// The end of the current window. Its timer may be on a runtime that stands still: the next key looks, too.
+    window_ends: Time,
     /// The window has ended, and the keys wait for a running batch to end.
     is_due: bool,
 }
@@ -144,6 +146,7 @@ where
             added: 0,
             running: 0,
             window: 0,
+            window_ends: Time::NEVER,
             is_due: false,
         };
         let (gathered, taken) = (Lock::new(gathered), AtomicU64::new(0));
@@ -191,8 +194,13 @@ where
         let (number, mut value) = batches.add(key);
         let value = match before(&batches.runtime, queued_until, &mut value).await {
             Some(value) => value,
-            // The time of its batch is bounded.
-            None if batches.taken.load(Ordering::SeqCst) > number => value.await,
+            // Its batch has as much time, unless its runtime stands still.
+            None if batches.taken.load(Ordering::SeqCst) > number => {
+                let ends = queued_until + batches.deadline;
+                before(&batches.runtime, ends, value)
+                    .await
+                    .unwrap_or_else(|| Ok(Err(timed_out(batches.deadline))))
+            }
             None => {
                 let error = Error::QueueTimeout { after: batches.deadline };
                 return Err(LoadFailure { error, outcome: LoadOutcome::NotRun }.into());
@@ -214,6 +222,7 @@ where
     /// Adds a key to the next batch. Returns its number in the queue, and the receiver of its value.
     fn add(self: &Arc<Self>, key: K) -> (u64, oneshot::Receiver<LoadedKey<V>>) {
         let (sender, receiver) = oneshot::channel();
+        let now = self.runtime.now();
         let mut gathered = self.gathered.lock();
         let is_first = gathered.order.is_empty();
         let Gathered { waiting, order, added, .. } = &mut *gathered;
@@ -224,12 +233,14 @@ where
         };
         waiting.entry(key).or_insert_with_key(add_key).push(sender);
         let number = *added - 1;
-        if gathered.order.len() >= self.batching.keys_max {
+        let has_passed = !is_first && now > gathered.window_ends;
+        if gathered.order.len() >= self.batching.keys_max || has_passed {
             gathered.is_due = true;
             self.start_runner(gathered);
         } else if is_first && !gathered.is_due {
             let timer = WindowTimer { batches: Arc::downgrade(self), window: gathered.window };
-            let end = self.runtime.now() + self.batching.window;
+            let end = now + self.batching.window;
+            gathered.window_ends = end;
             drop(gathered);
             self.runtime.spawn(timer.run(end, self.runtime.clone()));
         }
@@ -406,6 +417,10 @@ async fn catch_panic<T>(make: impl FnOnce() -> BoxFuture<T>) -> Option<T> {
         Err(_) => Poll::Ready(None),
     })
     .await
+}
+
+fn timed_out(after: Duration) -> LoadFailure {
+    LoadFailure { error: Error::Deadline { after }, outcome: LoadOutcome::TimedOut }
 }
 
 fn answer<V: Clone>(receivers: Receivers<V>, value: &LoadedKey<V>) {

@@ -72,7 +72,7 @@ type Table<K, T> = HashMap<K, Arc<InFlightLoad<K, T>>, FixedState>;
 /// A caller that joins a load, and the runtime whose timer ends its wait.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
-    /// The time.
+    /// The time, on the clock of all callers.
     pub at: Time,
     /// The caller's runtime.
     pub runtime: RuntimeId,
@@ -174,16 +174,20 @@ impl<K: Hash + Eq + Clone, T: Clone> Coalescer<K, T> {
     pub fn try_start(
         self: &Arc<Self>,
         key: &K,
-        now: Time,
+        arrival: impl Into<Arrival>,
         hedge_after: Option<Duration>,
         is_done: impl FnOnce() -> bool,
     ) -> Option<Leader<K, T>> {
+        let arrival = arrival.into();
         let mut table = self.table(key).lock();
-        if table.contains_key(key) || is_done() {
+        let is_taken = |load: &Arc<InFlightLoad<K, T>>| load.started_at >= arrival.abandoned_before;
+        if table.get(key).is_some_and(is_taken) || is_done() {
             return None;
         }
-        let load = self.new_load(key, now, true, hedge_after);
-        table.insert(key.clone(), Arc::clone(&load));
+        let load = self.new_load(key, arrival.at, true, hedge_after);
+        let replaced = table.insert(key.clone(), Arc::clone(&load));
+        drop(table);
+        drop(replaced);
         Some(load.leader(LeaderRole::FIRST))
     }
 

@@ -12,7 +12,7 @@
 //! the load failed      -> fallback: the stale value, within sie
 //! ```
 //!
-//! Every load runs in a task of its own, which no caller's cancellation ends. If the leader panics, is aborted or is
+//! Every load runs in a task of its own, which no caller's cancellation ends (that of a [cache for threads](sync) on its caller's thread). If the leader panics, is aborted or is
 //! dropped, a waiter takes over the load. If the load fails, its waiters receive the error and nothing is stored. If it
 //! takes longer than its deadline, it is cancelled.
 //!

@@ -112,7 +112,7 @@ struct Coalesce {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 struct LoadBoundsTable {
-    /// A load that takes longer is cancelled, queueing included. Default: "10s".
+    /// A load that takes longer is cancelled. Its wait in the queue has the same bound. Default: "10s".
     deadline: Option<TextValue<DurationValue>>,
     /// When a load takes longer, waiters receive the stale value if there is one, and the load goes on.
     soft_timeout: Option<TextValue<OptionalDuration>>,

@@ -443,7 +443,6 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
             && self.invalidations.is_outdated(
                 began,
                 requested,
-                self.parts.hash(key),
                 self.tags(key, value).as_deref().unwrap_or_default(),
             )
     }

@@ -132,7 +132,8 @@ pub enum Fetch {
 /// Bounds of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoadBounds {
-    /// A load that takes longer is cancelled, and its waiters receive an error. Includes the time in the queue.
+    /// A load that takes longer is cancelled, and its waiters receive an error. The waits before it, in the queue for admission and
+    /// in that of a batch, have the same bound each.
     pub deadline: Duration,
     /// When a load takes longer, requests that have a stale value receive that, and the load goes on; `None`: they
     /// wait for it. Counted from the start of the load, so that a late request does not wait at all.

@@ -15,9 +15,9 @@
 //! ```
 //!
 //! The strategies are those of [`crate::Cache`], and so are the answers. A load runs on the thread of the caller that starts it, as in
-//! any function call: it may block, call other caches, and panic. Loads that no caller waits for, which are refreshes in the background
-//! and loads with a [soft timeout](crate::LoadBounds::soft_timeout), run on threads of the cache: 64 at most, which end ten seconds after
-//! their last load, so that the source of one cache takes no thread from another. All caches of a process share one thread for timers.
+//! any function call: it may block, call other caches, and panic. Refreshes in the background, batches, and loads with a
+//! [soft timeout](crate::LoadBounds::soft_timeout) run on threads of the cache, 64 at most, which end ten seconds after their last load:
+//! the source of one cache takes no thread from another. All caches of a process share one thread for timers.
 //!
 //! A load is a function that blocks, so it cannot be cancelled once it runs. Its caller waits until it returns. The others wait for the
 //! strategy's `wait_timeout`; a load that has passed its [deadline](crate::LoadBounds::deadline) counts as one that its source has not
@@ -111,8 +111,8 @@ where
         self.cache.invalidate(key, how)
     }
 
-    /// The value of `key`, loaded by `load` if the strategy needs it: [`crate::Cache::get_with`]. `load` runs on a thread for
-    /// loads, once for all callers that wait for the key.
+    /// The value of `key`, loaded by `load` if the strategy needs it: [`crate::Cache::get_with`]. `load` runs on this thread, once
+    /// for all callers that wait for the key.
     pub fn get_with<E>(
         &self,
         key: K,
@@ -160,7 +160,8 @@ where
         self.cache.batch_loader(batching, move |keys| {
             let (background, load) = (Arc::clone(&background), load.clone());
             async move {
-                let pairs = background.run(move || load(keys)).await?;
+                let load = move || load(keys).map(|pairs| pairs.into_iter().collect::<Vec<_>>());
+                let pairs = background.run(load).await?;
                 let boxed = |(key, value): (K, Result<V, E>)| (key, value.map_err(Into::into));
                 Ok::<Vec<(K, Result<V, BoxError>)>, BoxError>(pairs.into_iter().map(boxed).collect())
             }

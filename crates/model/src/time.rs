@@ -117,7 +117,7 @@ pub trait Runtime: Clone + Send + Sync + 'static {
 
 /// Tells runtimes apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RuntimeId(u64);
+pub struct RuntimeId(Option<tokio::runtime::Id>);
 
 /// Lets other ready tasks run first. A loop that never waits needs it, because it would block them.
 pub async fn yield_now() {

@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// A source that has come back and does not answer in this time has no turn for more.
-const RAMP_WAIT_MAX: Duration = Duration::from_secs(5);
+pub(crate) const RAMP_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// How a load completes: through its leader, or not at all because waiters already have an answer.
 enum Completion<K: Hash + Eq, V> {

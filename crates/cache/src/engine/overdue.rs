@@ -9,8 +9,8 @@ use crate::{
     locks::{AtomicU64, Lock, Ordering},
 };
 
-/// The permits of such loads, until they end or pass their deadlines. Whoever asks a breaker [expires](Self::expire) them before, so
-/// that a source that hangs opens it.
+/// The permits of such loads, until they end or pass their deadlines. They are [expired](Self::expire) before each question to a breaker,
+/// so that a source that hangs opens it.
 pub(crate) struct BlockingLoads<R: Runtime> {
     permits: Lock<BTreeMap<LoadNumber, BreakerPermit<R>>>,
     started: AtomicU64,

@@ -9,7 +9,7 @@ use stockade_model::{
 
 use super::{
     Engine,
-    load::NewLoad,
+    load::{NewLoad, RAMP_WAIT_MAX},
     loaded::{LoadResult, Loaded, LoadedFrom},
     loader::{CacheMode, Loader},
 };
@@ -229,7 +229,7 @@ where
             Fetch::Coalesce { .. } => {
                 // Another request may have refreshed the entry since the lookup.
                 let is_done = || self.store.version(key) != seen_version;
-                self.coalescer.try_start(key, now, self.hedge_after(), is_done)
+                self.coalescer.try_start(key, self.arrival(now), self.hedge_after(), is_done)
             }
             Fetch::Independent => Some(self.coalescer.start_detached(key, now)),
         };
@@ -283,10 +283,7 @@ where
             soft.map_or(patience, |soft| soft.min(patience))
         };
         let hedge_after = self.hedge_after();
-        // Its waits in queues and its load end at three deadlines.
-        let abandoned_before = at.back(self.strategy.load.deadline.saturating_mul(3));
-        let arrival = Arrival { at, runtime: self.runtime.id(), abandoned_before };
-        let joined = self.coalescer.join(key, arrival, hedge_after, deadline, stored, can_serve);
+        let joined = self.coalescer.join(key, self.arrival(at), hedge_after, deadline, stored, can_serve);
         (request.seen_version, request.is_soft_deadline) = (seen_version, is_soft_deadline);
         match joined {
             JoinOutcome::Lead(leader) => self.lead(leader, mark, request, load),
@@ -306,6 +303,12 @@ where
                 ControlFlow::Continue(waiter)
             }
         }
+    }
+
+    fn arrival(&self, at: Time) -> Arrival {
+        // The waits of a load in queues, for its turn and for its source end in this time.
+        let longest = self.strategy.load.deadline.saturating_mul(3).saturating_add(RAMP_WAIT_MAX);
+        Arrival { at, runtime: self.runtime.id(), abandoned_before: at.back(longest) }
     }
 
     /// Starts the load that this request leads. Returns the wait for its result.

@@ -35,9 +35,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         now: Time,
     ) -> bool {
         let since = new.since;
-        let is_current = |shard: &mut Shard<K, V>, hash, tags: &_| {
-            mark.end(shard) && !self.is_outdated_now(since, hash, tags)
-        };
+        let is_current =
+            |shard: &mut Shard<K, V>, _, tags: &_| mark.end(shard) && !self.is_outdated_now(since, tags);
         self.insert_or_reject(new, life, permit, now, is_current)
     }
 
@@ -50,7 +49,9 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         now: Time,
     ) -> bool {
         let since = new.since;
-        let is_current = |_: &mut _, hash, tags: &_| !self.is_outdated_now(since, hash, tags);
+        let is_current = |_: &mut _, hash, tags: &_| {
+            !self.invalidations.has_key(hash) && !self.is_outdated_now(since, tags)
+        };
         self.insert_or_reject(new, life, permit, now, is_current)
     }
 
@@ -161,7 +162,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
             self.reclaim(weight, now);
         }
         let mut shard = self.parts.part(hash).shard.write();
-        if !mark.end(&mut shard) || self.is_outdated_now(*since, hash, tags.as_deref().unwrap_or_default()) {
+        if !mark.end(&mut shard) || self.is_outdated_now(*since, tags.as_deref().unwrap_or_default()) {
             drop(shard);
             return self.reject_outdated(hash);
         }
@@ -174,9 +175,9 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
     /// True if a value was invalidated since its load started. Under the lock of its shard: a later invalidation finds the
     /// value stored. (One function that locks and checks costs 25 instructions of each store.)
     #[inline]
-    pub(super) fn is_outdated_now(&self, since: InvalidationSeq, hash: u64, tags: &[u64]) -> bool {
+    pub(super) fn is_outdated_now(&self, since: InvalidationSeq, tags: &[u64]) -> bool {
         let newest = self.invalidation_seq();
-        newest > since && self.invalidations.is_outdated(since, newest, hash, tags)
+        newest > since && self.invalidations.is_outdated(since, newest, tags)
     }
 
     #[cold]

@@ -1,6 +1,6 @@
 //! Invalidations of entries, by key, tag and function.
 
-use std::{borrow::Borrow, hash::Hash, sync::atomic::Ordering::Relaxed};
+use std::{borrow::Borrow, cell::Cell, hash::Hash, sync::atomic::Ordering::Relaxed};
 
 use stockade_model::time::Time;
 
@@ -13,15 +13,16 @@ use super::{
 };
 use crate::locks::SharedLock;
 
+/// How often a value is examined that is written meanwhile. Then it is invalidated whatever it is.
+const PASSES_MAX: usize = 8;
+
 impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
     /// Rejects the values of loads of a key that are in progress, and of snapshots that are being read. Returns true if there are such
     /// loads.
     #[inline]
     pub(super) fn reject_loads(&self, shard: &mut Shard<K, V>, hash: u64) -> bool {
-        if self.invalidations.keeps_keys() {
-            self.invalidations.record(TargetHash::Key(hash));
-        }
-        shard.loading.write(hash)
+        self.invalidations.note_key(hash);
+        shard.loading.reject(hash)
     }
 
     /// Invalidates the entry of a key. Returns true if there was one.
@@ -88,21 +89,26 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         now: Time,
     ) -> usize {
         self.invalidations.record(TargetHash::All);
+        let rewritten = Cell::new(0);
         let step = |part: &SharedLock<Shard<K, V>>, after, gone: &mut RemovedEntries<K, V>| {
             let (mut copies, last) = part.read().copy_slice(after);
             let mut invalidated = Vec::new();
-            loop {
-                let matching = copies.iter().filter(|copy| matches(&copy.key, &copy.value));
-                let matching: Vec<_> = matching.map(|copy| (copy.slot, copy.version)).collect();
-                if matching.is_empty() {
+            for _ in 0..PASSES_MAX {
+                copies.retain(|copy| matches(&copy.key, &copy.value));
+                if copies.is_empty() {
                     return (invalidated, last);
                 }
+                let seen: Vec<_> = copies.iter().map(|copy| (copy.slot, copy.version)).collect();
                 // A value that has replaced one that matched is examined, too.
-                let changed = part.write().invalidate_versions(&matching, how, now, gone, &mut invalidated);
+                let changed = part.write().invalidate_versions(&seen, how, now, gone, &mut invalidated);
                 copies = part.read().copy_slots(changed);
             }
+            // Written faster than they are examined.
+            let keys = copies.iter().filter(|copy| self.invalidate(&copy.key, how, now));
+            rewritten.set(rewritten.get() + keys.count());
+            (invalidated, last)
         };
-        let count = self.invalidate_slices(step, how, now);
+        let count = self.invalidate_slices(step, how, now) + rewritten.get();
         self.write_journal(TargetHash::All);
         count
     }
@@ -147,7 +153,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         hit
     }
 
-    /// For a reader of values that have no marks.
+    /// For a reader of values that have no [marks](super::load_mark).
     pub(crate) fn keep_invalidated_keys(&self) -> KeptKeys<'_> {
         self.invalidations.keep_keys()
     }

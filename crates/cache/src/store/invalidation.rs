@@ -7,7 +7,7 @@ use std::{
 };
 
 use foldhash::quality::FixedState;
-use hashbrown::{HashMap, hash_map::Entry};
+use hashbrown::{HashMap, HashSet, hash_map::Entry};
 use smallvec::SmallVec;
 use stockade_model::seed::Seed;
 
@@ -45,21 +45,29 @@ pub(crate) type JournalFn = Box<dyn Fn(TargetHash) + Send + Sync>;
 /// outdated.
 const RECENT_MAX: usize = 1 << 16;
 
+/// Keys that are kept for readers of snapshots. With more of them, what is still unread counts as outdated.
+const KEPT_KEYS_MAX: usize = 1 << 20;
+
 #[derive(Debug)]
 pub(crate) struct InvalidationLog {
     /// The number of the last invalidation. While there is none, nothing else is read.
     newest: AtomicU64,
-    /// Snapshots that are being read: their values have no [marks](super::load_mark) for keys.
+    /// Snapshots that are being read: their values have no [marks](super::load_mark).
     key_readers: AtomicUsize,
+    /// The keys that were written or invalidated meanwhile, hashed.
+    kept_keys: Lock<HashSet<u64, FixedState>>,
     log: Lock<RecentInvalidations>,
 }
 
-/// While it lives, invalidations of single keys are logged, too.
+/// While it lives, the keys that are written and invalidated are kept.
 pub(crate) struct KeptKeys<'a>(&'a InvalidationLog);
 
 impl Drop for KeptKeys<'_> {
     fn drop(&mut self) {
-        self.0.key_readers.fetch_sub(1, Ordering::SeqCst);
+        let mut kept = self.0.kept_keys.lock();
+        if self.0.key_readers.fetch_sub(1, Ordering::SeqCst) == 1 {
+            *kept = HashSet::with_hasher(kept.hasher().clone());
+        }
     }
 }
 
@@ -74,9 +82,15 @@ struct RecentInvalidations {
 
 impl InvalidationLog {
     pub(crate) fn new(seed: Seed) -> Self {
-        let moments = HashMap::with_hasher(FixedState::with_seed(seed.0));
+        let hasher = FixedState::with_seed(seed.0);
+        let moments = HashMap::with_hasher(hasher.clone());
         let log = RecentInvalidations { recent: VecDeque::new(), forgotten: 0, moments };
-        Self { newest: AtomicU64::new(0), key_readers: AtomicUsize::new(0), log: Lock::new(log) }
+        Self {
+            newest: AtomicU64::new(0),
+            key_readers: AtomicUsize::new(0),
+            kept_keys: Lock::new(HashSet::with_hasher(hasher)),
+            log: Lock::new(log),
+        }
     }
 
     pub(crate) fn keep_keys(&self) -> KeptKeys<'_> {
@@ -84,9 +98,21 @@ impl InvalidationLog {
         KeptKeys(self)
     }
 
+    /// A key is written or invalidated.
     #[inline]
-    pub(crate) fn keeps_keys(&self) -> bool {
-        self.key_readers.load(Ordering::SeqCst) > 0
+    pub(crate) fn note_key(&self, hash: u64) {
+        if self.key_readers.load(Ordering::SeqCst) > 0 {
+            let mut kept = self.kept_keys.lock();
+            if kept.len() < KEPT_KEYS_MAX {
+                kept.insert(hash);
+            }
+        }
+    }
+
+    /// True if a key was noted, or may have been.
+    pub(crate) fn has_key(&self, hash: u64) -> bool {
+        let kept = self.kept_keys.lock();
+        kept.len() >= KEPT_KEYS_MAX || kept.contains(&hash)
     }
 
     pub(crate) fn newest(&self) -> InvalidationSeq {
@@ -112,7 +138,6 @@ impl InvalidationLog {
         &self,
         started: InvalidationSeq,
         requested: InvalidationSeq,
-        key: u64,
         tags: &[u64],
     ) -> bool {
         if requested <= started {
@@ -127,7 +152,6 @@ impl InvalidationLog {
         };
         started < log.forgotten
             || is_between(TargetHash::All)
-            || is_between(TargetHash::Key(key))
             || tags.iter().any(|tag| is_between(TargetHash::Tag(*tag)))
     }
 }
@@ -154,31 +178,40 @@ mod tests {
     fn invalidation_after_load_start_outdates_it_for_later_requests() {
         let log = InvalidationLog::new(Seed(1));
         let started = log.newest();
-        let other = log.record(TargetHash::Key(2));
-        assert!(!log.is_outdated(started, other, 1, &[]));
-        let its_own = log.record(TargetHash::Key(1));
-        assert!(!log.is_outdated(started, other, 1, &[]), "an earlier request is answered with it");
-        assert!(log.is_outdated(started, its_own, 1, &[]));
-        assert!(!log.is_outdated(its_own, its_own, 1, &[]), "a load that started since");
-        let tag = log.record(TargetHash::Tag(7));
-        assert!(log.is_outdated(its_own, tag, 1, &[6, 7]));
-        assert!(!log.is_outdated(its_own, tag, 7, &[8]), "a key of the same hash is something else");
+        let other = log.record(TargetHash::Tag(2));
+        assert!(!log.is_outdated(started, other, &[1]));
+        let its_own = log.record(TargetHash::Tag(1));
+        assert!(!log.is_outdated(started, other, &[1]), "an earlier request is answered with it");
+        assert!(log.is_outdated(started, its_own, &[1]));
+        assert!(log.is_outdated(started, its_own, &[6, 1]));
+        assert!(!log.is_outdated(its_own, its_own, &[1]), "a load that started since");
         let all = log.record(TargetHash::All);
-        assert!(log.is_outdated(tag, all, 3, &[]));
+        assert!(log.is_outdated(its_own, all, &[]));
     }
 
     #[test]
     fn forgotten_events_outdate_all_older_values() {
         let log = InvalidationLog::new(Seed(1));
-        let first = log.record(TargetHash::Key(0));
-        for key in 1..=RECENT_MAX as u64 {
-            log.record(TargetHash::Key(key % 1_000));
+        let first = log.record(TargetHash::Tag(0));
+        for tag in 1..=RECENT_MAX as u64 {
+            log.record(TargetHash::Tag(tag % 1_000));
         }
-        assert!(!log.is_outdated(first, log.newest(), u64::MAX, &[]));
-        assert!(log.is_outdated(0, log.newest(), u64::MAX, &[]));
+        assert!(!log.is_outdated(first, log.newest(), &[]));
+        assert!(log.is_outdated(0, log.newest(), &[]));
         for _ in 0..RECENT_MAX {
             log.record(TargetHash::All);
         }
         assert_eq!(log.log.lock().moments.len(), 1);
+    }
+
+    #[test]
+    fn keys_are_kept_while_somebody_reads() {
+        let log = InvalidationLog::new(Seed(1));
+        log.note_key(1);
+        let readers = [(); 2].map(|()| log.keep_keys());
+        log.note_key(2);
+        assert_eq!([1, 2].map(|key| log.has_key(key)), [false, true]);
+        drop(readers);
+        assert!(!log.has_key(2));
     }
 }

@@ -45,7 +45,7 @@ impl LoadingKeys {
 
     /// Rejects the loads of a key that are in progress. Returns true if there are any.
     #[inline]
-    pub(super) fn write(&mut self, hash: u64) -> bool {
+    pub(super) fn reject(&mut self, hash: u64) -> bool {
         // Most writes meet none.
         !self.0.is_empty()
             && self.0.get_mut(&hash).is_some_and(|key| {

@@ -127,6 +127,7 @@ pub(crate) struct EntryStamp {
     pub(crate) loaded: Time,
     /// Of the shard.
     removals: u64,
+    stores: u64,
 }
 
 impl EntryStamp {
@@ -137,7 +138,8 @@ impl EntryStamp {
 
     /// True if nothing is stored any more, and it was evicted or has expired since `seen`.
     pub(crate) fn is_evicted(&self, seen: &Self) -> bool {
-        self.version == 0 && self.removals == seen.removals
+        // A store since may have been of this key, and evicted as well.
+        self.version == 0 && (self.removals, self.stores) == (seen.removals, seen.stores)
     }
 }
 
@@ -352,7 +354,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             self.find(hash, key).map_or((0, Time::ZERO, Time::ZERO), |(_, entry)| {
                 (entry.version.get(), entry.expires, entry.loaded)
             });
-        EntryStamp { version, expires, loaded, removals: self.removals }
+        EntryStamp { version, expires, loaded, removals: self.removals, stores: self.stores }
     }
 
     /// Records a request for the idle time. Returns false if the entry is idle already.

@@ -70,6 +70,6 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
     fn is_unchanged(&self, shard: &Shard<K, V>, seen: &Seen<V>, key: &K, hash: u64, tags: &[u64]) -> bool {
         let stamp = shard.stamp(hash, key);
         let is_evicted = || stamp.is_evicted(&seen.stamp) && self.invalidation_seq() == seen.since;
-        (stamp.is_same_entry(&seen.stamp) || is_evicted()) && !self.is_outdated_now(seen.since, hash, tags)
+        (stamp.is_same_entry(&seen.stamp) || is_evicted()) && !self.is_outdated_now(seen.since, tags)
     }
 }

@@ -48,7 +48,7 @@ impl Default for Strategy {
 impl Strategy {
     /// For a cache about which nothing else is known: a value is fresh for a minute, 10,000 entries are kept, callers that miss a key share
     /// one load, which may take 30 s, and wait for its end. A load that takes twice as long as nearly all others is
-    /// [hedged](HedgeAfter::Learned). Nothing stale is served. It is no preset: those have the times of the published tests.
+    /// [hedged](HedgeAfter::Learned). Nothing stale is served. It is not a preset: those have the times of the published tests.
     pub const DEFAULT: Self = Self {
         fetch: Fetch::Coalesce { wait_timeout: Duration::from_mins(1) },
         load: LoadBounds {

@@ -197,3 +197,54 @@ fn batches_go_on_after_a_runtime_has_shut_down() {
         assert_eq!(answer[0].as_ref().map(|answer| answer.value).ok(), Some(key), "{answer:?}");
     }
 }
+
+/// The window of a batch and the task of one that runs are on a runtime that nobody drives.
+#[test]
+fn batches_of_one_runtime_depend_on_no_other_runtime() {
+    let load = LoadBounds { deadline: Duration::from_millis(100), ..LoadBounds::DEFAULT };
+    let cache: Cache<u64, u64> = Cache::new(Strategy { load, ..stampede() }).unwrap();
+    let batching = Batching { window: MS, keys_max: 100, concurrent_max: 2 };
+    let loader = cache.batch_loader(batching, async |keys: Vec<u64>| {
+        Ok::<_, Infallible>(keys.into_iter().map(|key| (key, Ok::<_, Infallible>(key))).collect::<Vec<_>>())
+    });
+    let (still, driven) = (runtime(), runtime());
+    let mut first = Box::pin(cache.get_many_with([1], &loader));
+    still.block_on(async {
+        assert!(futures_util::poll!(&mut first).is_pending());
+        // Its load adds the key.
+        tokio::task::yield_now().await;
+    });
+    driven.block_on(async {
+        pass(5 * MS).await;
+        for key in 2..5 {
+            let answer = cache.get_many_with([key], &loader).await;
+            assert_eq!(answer[0].as_ref().map(|answer| answer.value).ok(), Some(key), "{answer:?}");
+        }
+    });
+    assert_eq!(still.block_on(first)[0].as_ref().unwrap().value, 1);
+}
+
+/// A refresh on such a runtime is begun anew after three deadlines.
+#[test]
+fn refreshes_depend_on_no_other_runtime() {
+    let load = LoadBounds { deadline: 5 * MS, soft_timeout: None, ..LoadBounds::DEFAULT };
+    let strategy = Strategy { ttl: Some(Duration::ZERO), swr: Duration::from_hours(1), load, ..stampede() };
+    let cache: Cache<u64, u64> = Cache::new(strategy).unwrap();
+    let (still, driven) = (runtime(), runtime());
+    cache.insert(1, 10);
+    still.block_on(async {
+        assert_eq!(cache.get_with(1, || loaded(11)).await.unwrap().outcome, Outcome::Stale);
+    });
+    driven.block_on(async {
+        let refreshed = Arc::new(AtomicUsize::new(0));
+        while refreshed.load(Ordering::SeqCst) == 0 {
+            let counted = Arc::clone(&refreshed);
+            let load = async move || {
+                counted.fetch_add(1, Ordering::SeqCst);
+                Ok::<_, Infallible>(12)
+            };
+            assert_eq!(cache.get_with(1, load).await.unwrap().outcome, Outcome::Stale);
+            pass(10 * MS).await;
+        }
+    });
+}

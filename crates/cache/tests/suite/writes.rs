@@ -2,7 +2,7 @@
 
 use std::{
     convert::Infallible,
-    sync::atomic::{AtomicBool, Ordering::SeqCst},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     thread,
     time::Duration,
 };
@@ -139,4 +139,20 @@ fn load_is_stored_though_many_other_keys_are_written_meanwhile() {
         assert_eq!((cache.get(&1), cache.get(&2)), (Some(10), Some(22)));
     });
     run.unwrap();
+}
+
+/// A function that writes each entry that it looks at does not run for ever.
+#[test]
+fn predicate_that_writes_what_it_sees_ends() {
+    let cache = cache();
+    for key in 0..10 {
+        cache.insert(key, 0);
+    }
+    let calls = AtomicU64::new(0);
+    let writes = |key: &u64, value: &u64| {
+        calls.fetch_add(1, SeqCst);
+        cache.insert(*key, value + 1) == Insertion::Stored
+    };
+    assert_eq!(cache.invalidate_if(writes, Invalidation::Hard), 10);
+    assert_eq!((cache.len(), calls.load(SeqCst)), (0, 80));
 }

@@ -6,7 +6,10 @@ use std::{
     mem,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     pin::{Pin, pin},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll, Wake, Waker},
     thread::{self, Thread},
 };
@@ -30,7 +33,8 @@ thread_local! {
 /// # Panics
 /// With the panic of a load.
 pub fn block_on<T>(live: &Live, future: impl Future<Output = T>) -> T {
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let unpark = Arc::new(Unpark { thread: thread::current(), is_woken: AtomicBool::new(false) });
+    let waker = Waker::from(Arc::clone(&unpark));
     let (mut cx, mut future, mut loads) = (Context::from_waker(&waker), pin!(future), Vec::new());
     let output = loop {
         let (polled, started) = collect_loads(|| future.as_mut().poll(&mut cx));
@@ -41,7 +45,10 @@ pub fn block_on<T>(live: &Live, future: impl Future<Output = T>) -> T {
         let count = loads.len();
         loads.retain_mut(|load: &mut Load| poll_load(load, &mut cx).is_pending());
         if loads.len() == count {
-            thread::park();
+            // A load may have used up the token of this thread while it was polled.
+            while !unpark.is_woken.swap(false, Ordering::SeqCst) {
+                thread::park();
+            }
         }
     };
     loads.into_iter().for_each(|load| live.spawn(load));
@@ -94,10 +101,14 @@ fn poll_load(load: &mut Load, cx: &mut Context<'_>) -> Poll<()> {
     })
 }
 
-struct Unpark(Thread);
+struct Unpark {
+    thread: Thread,
+    is_woken: AtomicBool,
+}
 
 impl Wake for Unpark {
     fn wake(self: Arc<Self>) {
-        self.0.unpark();
+        self.is_woken.store(true, Ordering::SeqCst);
+        self.thread.unpark();
     }
 }

@@ -44,25 +44,20 @@ pub(super) fn runtime_now() -> Instant {
 
 /// The precise time, in nanoseconds since the epoch.
 pub(super) fn precise() -> u64 {
-    nanos(runtime_now())
-}
-
-fn nanos(now: Instant) -> u64 {
     let epoch = EPOCH.get_or_init(|| {
         let now = Instant::now();
         now.checked_sub(TICK).unwrap_or(now)
     });
-    u64::try_from(now.saturating_duration_since(*epoch).as_nanos()).unwrap_or(u64::MAX)
+    u64::try_from(runtime_now().saturating_duration_since(*epoch).as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Notices a runtime whose clock is not the machine's, if the ticker's time differs from its time `now`.
+/// Notices a runtime whose clock is not the machine's: its time, in nanoseconds since the epoch, differs from that of the ticker.
 #[inline]
-pub(super) fn compare(now: Instant) {
-    /// In nanoseconds: 100 ms.
-    const TICKER_LATE: u64 = 100_000_000;
+pub(super) fn compare(nanos: u64) {
+    const LATE_NANOS_MAX: u64 = 100_000_000;
     let ticked = COARSE.now.load(Ordering::Relaxed);
-    // Most calls end here.
-    if ticked != RESTING && !(ticked..ticked + TICKER_LATE).contains(&nanos(now)) {
+    // Wraps for a time before the tick.
+    if nanos.wrapping_sub(ticked) > LATE_NANOS_MAX && ticked != RESTING {
         examine_clock();
     }
 }

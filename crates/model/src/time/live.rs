@@ -3,7 +3,6 @@
 
 use std::{
     future::{Future, pending},
-    hash::{Hash, Hasher},
     io,
     sync::OnceLock,
     thread,
@@ -91,9 +90,9 @@ impl Default for Live {
 
 impl Runtime for Live {
     fn now(&self) -> Time {
-        let now = coarse::runtime_now();
-        coarse::compare(now);
-        Time::ZERO + now.saturating_duration_since(self.began)
+        let now = Time::ZERO + coarse::runtime_now().saturating_duration_since(self.began);
+        coarse::compare(now.as_nanos().wrapping_add_signed(self.began_nanos));
+        now
     }
 
     /// One to two milliseconds ago, or more if the machine is busy and the ticker thread waits for a processor.
@@ -135,33 +134,8 @@ impl Runtime for Live {
     }
 
     fn id(&self) -> RuntimeId {
-        /// Takes the number of a runtime out of its opaque identity.
-        #[derive(Default)]
-        struct IdHasher(u64);
-
-        impl Hasher for IdHasher {
-            fn finish(&self) -> u64 {
-                self.0
-            }
-
-            fn write(&mut self, bytes: &[u8]) {
-                bytes.iter().for_each(|byte| self.0 = self.0.rotate_left(8) ^ u64::from(*byte));
-            }
-
-            fn write_u64(&mut self, number: u64) {
-                self.0 ^= number;
-            }
-        }
-
-        match &self.tokio {
-            // All its timers are on this one.
-            Some(_) => RuntimeId::default(),
-            None => {
-                let mut hasher = IdHasher::default();
-                self.handle().id().hash(&mut hasher);
-                RuntimeId(hasher.finish())
-            }
-        }
+        // A bound one has all its timers on one runtime.
+        RuntimeId(self.tokio.is_none().then(|| self.handle().id()))
     }
 }
 
