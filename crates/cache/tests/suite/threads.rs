@@ -62,7 +62,7 @@ fn threads_that_miss_a_key_share_one_load() {
 /// the source does not answer.
 #[test]
 fn load_that_hangs_holds_its_own_caller_only() {
-    let (wait, deadline) = (Duration::from_millis(20), Duration::from_millis(40));
+    let (wait, deadline) = (Duration::from_millis(20), Duration::from_secs(1));
     let breaker = Breaker { min_calls: 3, open_for: Duration::from_hours(1), ..Breaker::DEFAULT };
     let strategy = Strategy {
         fetch: Fetch::Coalesce { wait_timeout: wait },
