@@ -7,7 +7,7 @@ use std::{
 };
 
 use foldhash::quality::FixedState;
-use hashbrown::{HashMap, HashSet, hash_map::Entry};
+use hashbrown::{HashMap, hash_map::Entry};
 use smallvec::SmallVec;
 use stockade_model::seed::Seed;
 
@@ -55,7 +55,7 @@ pub(crate) struct InvalidationLog {
     /// Snapshots that are being read: their values have no [marks](super::load_mark).
     key_readers: AtomicUsize,
     /// The keys that were written or invalidated meanwhile, hashed.
-    kept_keys: Lock<HashSet<u64, FixedState>>,
+    kept_keys: Lock<HashMap<u64, (), FixedState>>,
     log: Lock<RecentInvalidations>,
 }
 
@@ -66,7 +66,7 @@ impl Drop for KeptKeys<'_> {
     fn drop(&mut self) {
         let mut kept = self.0.kept_keys.lock();
         if self.0.key_readers.fetch_sub(1, Ordering::SeqCst) == 1 {
-            *kept = HashSet::with_hasher(kept.hasher().clone());
+            *kept = HashMap::with_hasher(kept.hasher().clone());
         }
     }
 }
@@ -88,7 +88,7 @@ impl InvalidationLog {
         Self {
             newest: AtomicU64::new(0),
             key_readers: AtomicUsize::new(0),
-            kept_keys: Lock::new(HashSet::with_hasher(hasher)),
+            kept_keys: Lock::new(HashMap::with_hasher(hasher)),
             log: Lock::new(log),
         }
     }
@@ -104,7 +104,7 @@ impl InvalidationLog {
         if self.key_readers.load(Ordering::SeqCst) > 0 {
             let mut kept = self.kept_keys.lock();
             if kept.len() < KEPT_KEYS_MAX {
-                kept.insert(hash);
+                kept.insert(hash, ());
             }
         }
     }
@@ -112,7 +112,7 @@ impl InvalidationLog {
     /// True if a key was noted, or may have been.
     pub(crate) fn has_key(&self, hash: u64) -> bool {
         let kept = self.kept_keys.lock();
-        kept.len() >= KEPT_KEYS_MAX || kept.contains(&hash)
+        kept.len() >= KEPT_KEYS_MAX || kept.contains_key(&hash)
     }
 
     pub(crate) fn newest(&self) -> InvalidationSeq {
