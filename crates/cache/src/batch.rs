@@ -31,7 +31,7 @@ use crate::{
     breaker::LoadOutcome,
     engine::loader::{BoxError, LoadFailure, LoadedValue, Loader},
     error::Error,
-    locks::{AtomicU64, Lock, MutexGuard, Ordering},
+    locks::{Lock, MutexGuard},
     store::Reservation,
 };
 
@@ -78,8 +78,6 @@ struct Batches<K, V, R> {
     deadline: Duration,
     load: LoadFn<K, V>,
     gathered: Lock<Gathered<K, V>>,
-    /// Keys that have left the queue.
-    taken: AtomicU64,
 }
 
 /// The keys that wait for a batch.
@@ -149,8 +147,7 @@ where
             window_ends: Time::NEVER,
             is_due: false,
         };
-        let (gathered, taken) = (Lock::new(gathered), AtomicU64::new(0));
-        Self(Arc::new(Batches { runtime, batching, deadline, load, gathered, taken }))
+        Self(Arc::new(Batches { runtime, batching, deadline, load, gathered: Lock::new(gathered) }))
     }
 
     /// A load of one key as part of a batch.
@@ -195,7 +192,7 @@ where
         let value = match before(&batches.runtime, queued_until, &mut value).await {
             Some(value) => value,
             // Its batch has as much time, unless its runtime stands still.
-            None if batches.taken.load(Ordering::SeqCst) > number => {
+            None if batches.gathered.lock().has_left(number) => {
                 let ends = queued_until + batches.deadline;
                 before(&batches.runtime, ends, value)
                     .await
@@ -252,7 +249,7 @@ where
         if !gathered.is_due || gathered.running >= self.batching.concurrent_max {
             return;
         }
-        let first = gathered.take_batch(self.batching.keys_max, &self.taken);
+        let first = gathered.take_batch(self.batching.keys_max);
         if first.keys.is_empty() {
             return;
         }
@@ -271,7 +268,6 @@ where
         }
         gathered.is_due = false;
         gathered.window += 1;
-        self.taken.fetch_add(gathered.order.len() as u64, Ordering::SeqCst);
         gathered.order.clear();
         let waiting = mem::take(&mut gathered.waiting);
         drop(gathered);
@@ -281,13 +277,17 @@ where
 }
 
 impl<K: Hash + Eq + Clone, V> Gathered<K, V> {
-    fn take_batch(&mut self, keys_max: usize, taken: &AtomicU64) -> Batch<K, V> {
+    /// True if the key with this number waits for no batch any more.
+    fn has_left(&self, number: u64) -> bool {
+        number + (self.order.len() as u64) < self.added
+    }
+
+    fn take_batch(&mut self, keys_max: usize) -> Batch<K, V> {
         let hasher = self.waiting.hasher().clone();
         let (mut keys, mut receivers) = (Vec::new(), Waiting::with_hasher(hasher));
         while keys.len() < keys_max
             && let Some(key) = self.order.pop_front()
         {
-            taken.fetch_add(1, Ordering::SeqCst);
             let Some(mut loads) = self.waiting.remove(&key) else { continue };
             // A load that was cancelled at its deadline needs no value.
             loads.retain(|load| !load.is_closed());
@@ -355,10 +355,9 @@ where
 
     /// Takes the next batch. `None`: none is due, and the runner has ended.
     fn next_batch(&mut self) -> Option<Batch<K, V>> {
-        let Batches { batching, taken, .. } = &*self.batches;
         let mut gathered = self.batches.gathered.lock();
         while gathered.is_due {
-            let batch = gathered.take_batch(batching.keys_max, taken);
+            let batch = gathered.take_batch(self.batches.batching.keys_max);
             if !batch.keys.is_empty() {
                 return Some(batch);
             }
@@ -391,8 +390,8 @@ where
     }
 }
 
-/// A runtime that shuts down drops its runners. The keys of their batches, and those that wait if no runner is left, fail. It starts
-/// nothing.
+/// A runtime that shuts down drops its runners. The keys of their batches fail, and those that wait, too, if no runner is left. No task
+/// is started here.
 impl<K, V, R> Drop for Runner<K, V, R>
 where
     K: Hash + Eq + Clone + Send + Sync + 'static,

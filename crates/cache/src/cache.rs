@@ -395,8 +395,8 @@ where
     /// Removes the entries that are not served any more, fresh or stale, or are idle. Returns their number.
     ///
     /// Every store removes a few of them, so a cache into which values are stored needs no call. One that is only read keeps them until then;
-    /// call this now and then if their memory, or the [listener](crate::Builder::on_removal), should not wait. It examines all entries, 128
-    /// under one lock.
+    /// call this now and then if their memory, or the [listener](crate::Builder::on_removal), should not wait. It examines all entries, at most
+    /// 256 at a time under one lock.
     #[expect(clippy::must_use_candidate, reason = "most callers do not care how many there were")]
     pub fn purge_expired(&self) -> usize {
         self.engine.store.purge_expired(self.engine.runtime.coarse_now())

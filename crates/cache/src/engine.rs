@@ -6,13 +6,13 @@
 //! call this file.
 
 pub(crate) mod admission;
+pub(crate) mod blocking_loads;
 pub(crate) mod insertion;
 pub(crate) mod load;
 mod load_times;
 pub(crate) mod loaded;
 pub(crate) mod loader;
 pub(crate) mod metrics;
-pub(crate) mod overdue;
 pub(crate) mod pending_work;
 pub(crate) mod request;
 pub(crate) mod shared_tier;
@@ -34,10 +34,10 @@ use stockade_model::{
 
 use self::{
     admission::Admission,
+    blocking_loads::BlockingLoads,
     load_times::LoadTimes,
     loaded::{LoadResult, Loaded, LoadedFrom},
     metrics::CacheMetrics,
-    overdue::BlockingLoads,
     pending_work::PendingWork,
     writer::StoreWriter,
 };

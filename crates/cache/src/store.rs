@@ -47,7 +47,7 @@ use self::{
     policy::Slot,
     refills::Version,
     removal::{RemovalFn, RemovedEntries, RemovedEntry, report},
-    shard::{LookupResult, RECLAIM_SLICE, Shard},
+    shard::{LookupResult, PURGE_SLICE, RECLAIM_SLICE, Shard},
     tags::{TAG_BYTES, TagHasher, TagsFn},
 };
 use crate::{
@@ -549,15 +549,13 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
     pub(crate) fn purge_expired(&self, now: Time) -> usize {
         let mut count = 0;
         for part in self.parts.iter() {
-            let mut after = None;
-            loop {
+            let mut unseen = part.shard.read().slot_count();
+            while unseen > 0 {
                 let mut gone = RemovedEntries::new();
-                after = part.shard.write().purge_some(after, now, &mut gone);
+                let seen = part.shard.write().sweep(PURGE_SLICE.min(unseen), now, &mut gone);
+                unseen -= seen;
                 count += gone.len();
                 self.drop_outside(gone);
-                if after.is_none() {
-                    break;
-                }
             }
         }
         count

@@ -38,7 +38,7 @@ use stockade_model::{
     time::{Live, background, block_on, is_own_load},
 };
 use tokio::{
-    runtime::{Builder as RuntimeBuilder, Handle, Runtime as TokioRuntime},
+    runtime::{Builder as RuntimeBuilder, Runtime as TokioRuntime},
     task::JoinHandle,
 };
 
@@ -203,7 +203,9 @@ where
 {
     /// An empty cache for threads.
     pub fn build_sync(self) -> Result<Cache<K, V>, InvalidStrategy> {
-        let runtime = Live::on(handle()?.clone()).with_past();
+        let timers = background();
+        let timers = timers.map_err(|_| InvalidStrategy("the thread of the timers cannot be started"))?;
+        let runtime = Live::on(timers.clone()).with_past();
         let cache = self.build_on(runtime, Seed::from_entropy())?;
         Ok(Cache { cache, background: Arc::new(BackgroundLoads(OnceLock::new())) })
     }
@@ -219,11 +221,6 @@ impl<K: Hash + Eq + Clone, V: Clone> std::fmt::Debug for Cache<K, V> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Cache").finish_non_exhaustive()
     }
-}
-
-/// The runtime of all caches for threads.
-fn handle() -> Result<&'static Handle, InvalidStrategy> {
-    background().map_err(|_| InvalidStrategy("the thread of the timers cannot be started"))
 }
 
 /// The threads of one cache for loads that no caller runs.

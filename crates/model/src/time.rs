@@ -1,6 +1,6 @@
 //! Time is an argument: code that waits or measures receives a [`Runtime`].
 
-mod caller;
+mod blocking;
 mod coarse;
 mod live;
 #[cfg(feature = "precise")]
@@ -17,7 +17,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-pub use caller::{block_on, is_own_load};
+pub use blocking::{block_on, is_own_load};
 pub use live::{Live, background};
 #[cfg(feature = "precise")]
 pub use precise::Precise;

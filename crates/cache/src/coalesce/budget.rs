@@ -20,7 +20,7 @@ impl HedgeBudget {
         let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
     }
 
-    /// Takes one hedge. False: there is none.
+    /// Takes one hedge from the budget. Returns false if none is left.
     pub(super) fn try_take(&self) -> bool {
         self.0
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |loads| loads.checked_sub(LOADS_A_HEDGE))

@@ -60,10 +60,12 @@ where
         }
         // Most writes meet no load at all.
         let key = (!self.pending_work.is_idle()).then(|| new.key.clone());
-        if self.store.write_value(new, &life, permit, at)
-            && let Some(key) = key
-        {
-            self.coalescer.detach(&key);
+        if self.store.write_value(new, &life, permit, at) {
+            match key {
+                Some(key) => self.coalescer.detach(&key),
+                // Its load has begun in between.
+                None => self.coalescer.detach_all(),
+            }
         }
         Insertion::Stored
     }

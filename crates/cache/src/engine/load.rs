@@ -9,9 +9,9 @@ use tracing::{Instrument, Span, field::Empty};
 use super::{
     Engine,
     admission::AdmissionPermit,
+    blocking_loads::LoadNumber,
     loaded::{LoadResult, Loaded},
     loader::{CacheMode, LoadFailure, LoadedValue, Loader, Remainder},
-    overdue::LoadNumber,
     pending_work::WorkGuard,
     shared_tier::{LoadGrant, TierDecision},
     writer::{VersionClaim, Write},
@@ -109,22 +109,12 @@ where
         let deadline = self.runtime.now() + self.strategy.load.deadline;
         let (pending_work, caller) = (self.pending_work.start(), Span::current());
         let mark = mark.unwrap_or_else(|| self.store.begin_load(leader.key()));
-        if self.shared.is_some() {
-            let loading = LoadTask {
-                leader,
-                seen_version,
-                mode,
-                mark,
-                admission_permit: None,
-                turn: BreakerTurn::Waits,
-                deadline,
-                caller,
-                pending_work,
-            };
-            spawn(Arc::clone(self).run(loading, load));
-            return true;
-        }
-        let turn = match self.ask_breaker(leader.key(), load.client()) {
+        // Before the breaker is asked, the shared tier is.
+        let turn = match &self.shared {
+            Some(_) => Ok(BreakerTurn::Waits),
+            None => self.ask_breaker(leader.key(), load.client()),
+        };
+        let turn = match turn {
             Ok(turn) => turn,
             Err(refused) => {
                 leader.fail(Err(refused));

@@ -13,12 +13,12 @@ use super::{
 };
 use crate::{freshness::Lifetime, shadow::StoredTimes};
 
-/// Which of two values of a key stays.
+/// The rule by which a new value replaces the stored one of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Precedence {
-    /// The one that was loaded later.
+    /// If it was loaded later, as the values of loads.
     Younger,
-    /// The one that is stored later, as a caller's writes.
+    /// Always, as the writes of callers.
     Later,
 }
 
@@ -35,12 +35,13 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         now: Time,
     ) -> bool {
         let since = new.since;
-        let is_current =
-            |shard: &mut Shard<K, V>, _, tags: &_| mark.end(shard) && !self.is_outdated_now(since, tags);
+        let is_current = |shard: &mut Shard<K, V>, _: &_, _, tags: &_| {
+            mark.end(shard) && !self.is_outdated_now(since, tags)
+        };
         self.insert_or_reject(new, life, permit, now, is_current)
     }
 
-    /// As [`insert`](Self::insert), for a value of a snapshot. [Keys are logged](InvalidationLog::keep_keys) meanwhile.
+    /// As [`insert`](Self::insert), for a value of a snapshot, while [written keys are kept](Self::keep_invalidated_keys).
     pub(crate) fn restore(
         &self,
         new: NewValue<K, V>,
@@ -49,7 +50,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         now: Time,
     ) -> bool {
         let since = new.since;
-        let is_current = |_: &mut _, hash, tags: &_| {
+        let is_current = |_: &mut _, _: &_, hash, tags: &_| {
             !self.invalidations.has_key(hash) && !self.is_outdated_now(since, tags)
         };
         self.insert_or_reject(new, life, permit, now, is_current)
@@ -62,10 +63,9 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         life: &Lifetime,
         permit: StorePermit,
         now: Time,
-        is_current: impl FnOnce(&mut Shard<K, V>, u64, &[u64]) -> bool,
+        is_current: impl FnOnce(&mut Shard<K, V>, &K, u64, &[u64]) -> bool,
     ) -> bool {
-        let is_wanted = |shard: &mut _, _: &_, hash, tags: &_| is_current(shard, hash, tags);
-        self.insert_if(new, life, Precedence::Younger, permit, now, is_wanted).unwrap_or_else(|hash| {
+        self.insert_if(new, life, Precedence::Younger, permit, now, is_current).unwrap_or_else(|hash| {
             self.reject_outdated(hash);
             false
         })

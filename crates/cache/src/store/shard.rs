@@ -32,7 +32,7 @@ use crate::{
 /// Entries that one store removes at most while it reclaims.
 pub(crate) const RECLAIM_SLICE: usize = 32;
 /// Slots that one step of a purge examines.
-const PURGE_SLICE: usize = 256;
+pub(crate) const PURGE_SLICE: usize = 256;
 /// Slots that every store examines for expired entries.
 const SWEEP_SLICE: usize = 2;
 /// Maximum number of entries allocated in advance.
@@ -553,7 +553,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     }
 
     /// Removes expired entries among the next `slots` slots. Returns the number of slots examined.
-    fn sweep(&mut self, slots: usize, now: Time, gone: &mut RemovedEntries<K, V>) -> usize {
+    pub(crate) fn sweep(&mut self, slots: usize, now: Time, gone: &mut RemovedEntries<K, V>) -> usize {
         let mut seen = 0;
         while seen < slots && gone.len() < RECLAIM_SLICE {
             seen += 1;
@@ -569,25 +569,6 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             }
         }
         seen
-    }
-
-    /// Removes the expired among some entries after a slot. Returns the slot to continue from; `None`: these were the last ones.
-    pub(crate) fn purge_some(
-        &mut self,
-        after: Option<Slot>,
-        now: Time,
-        gone: &mut RemovedEntries<K, V>,
-    ) -> Option<Slot> {
-        let slots: Vec<Slot> = self.slice(after).collect();
-        let last = slots.last().copied();
-        for slot in slots {
-            let entry = self.entries.get(slot as usize).and_then(Option::as_ref);
-            if entry.is_some_and(|entry| now >= self.kept_until(slot, entry)) {
-                self.evicted_expired += 1;
-                gone.extend(self.remove_slot(slot, RemovalReason::Expired));
-            }
-        }
-        last
     }
 
     /// Removes an entry that the policy has forgotten. The slot stays with the caller.
@@ -695,6 +676,11 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             list.extend(stored.map(|(slot, _)| Listed { rank: (0, 0), slot, hits: 0 }));
         }
         list
+    }
+
+    /// Slots, vacant ones too.
+    pub(crate) fn slot_count(&self) -> usize {
+        self.entries.len()
     }
 
     /// The kept bits of the hash of the key in a slot.

@@ -332,17 +332,22 @@ fn slow_or_silent_load_is_hedged_once_an_interval() {
     }
 }
 
+/// Its hedges wait for a learned time.
+fn learning_cache(time: &Virtual) -> Cache<u64, u64, Virtual> {
+    let mut strategy =
+        Strategy { ttl: Some(Duration::from_hours(1)), ..Strategy::preset("stampede").unwrap() };
+    strategy.fetch = stockade_cache::Fetch::Coalesce { wait_timeout: Duration::from_mins(1) };
+    strategy.load.hedge_after = Some(HedgeAfter::Learned);
+    Cache::builder(strategy).build_on(time.clone(), Seed(1)).unwrap()
+}
+
 /// One leader in 250 is silent, one slow and one lost. The followers of all keys wait for twice a usual load at the 99th percentile, and
 /// those of a silent leader for as long as was learned and a load.
 #[test]
 fn learned_hedges_are_one_load_in_a_hundred_at_most() {
     const KEYS: u64 = 5_000;
     let time = Virtual::new();
-    let mut strategy =
-        Strategy { ttl: Some(Duration::from_hours(1)), ..Strategy::preset("stampede").unwrap() };
-    strategy.fetch = stockade_cache::Fetch::Coalesce { wait_timeout: Duration::from_mins(1) };
-    strategy.load.hedge_after = Some(HedgeAfter::Learned);
-    let cache: Cache<u64, u64, Virtual> = Cache::builder(strategy).build_on(time.clone(), Seed(1)).unwrap();
+    let cache = learning_cache(&time);
     let mut waits: Vec<Duration> = Vec::new();
     let run = time.run(async {
         for key in 0..KEYS {
@@ -382,11 +387,7 @@ fn learned_hedges_are_one_load_in_a_hundred_at_most() {
 #[test]
 fn source_that_is_slow_altogether_gets_few_hedges() {
     let time = Virtual::new();
-    let mut strategy =
-        Strategy { ttl: Some(Duration::from_hours(1)), ..Strategy::preset("stampede").unwrap() };
-    strategy.fetch = stockade_cache::Fetch::Coalesce { wait_timeout: Duration::from_mins(1) };
-    strategy.load.hedge_after = Some(HedgeAfter::Learned);
-    let cache: Cache<u64, u64, Virtual> = Cache::builder(strategy).build_on(time.clone(), Seed(1)).unwrap();
+    let cache = learning_cache(&time);
     let load_all = async |keys: std::ops::Range<u64>, takes: Duration| {
         let get = |key| {
             let clock = time.clone();

@@ -1,7 +1,9 @@
-//! Waits in our own queues are no evidence against a source that never fails, and reservations fit the values: virtual time.
+//! The waits in queues of the cache, in virtual time: the breaker does not count them as failures of the source, and a load reserves the
+//! bytes that its value needs.
 
 use std::{
     collections::BTreeMap,
+    io,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::SeqCst},
@@ -57,6 +59,39 @@ where
     results
 }
 
+/// A load that takes its time and never fails.
+async fn slow<T>(time: Virtual, value: T) -> Result<T, io::Error> {
+    time.sleep_until(time.now() + LOAD).await;
+    Ok(value)
+}
+
+type Pairs<V> = Vec<(u64, Result<V, io::Error>)>;
+
+async fn slow_batch<V>(
+    time: Virtual,
+    keys: Vec<u64>,
+    value: impl Fn(u64) -> V,
+) -> Result<Pairs<V>, io::Error> {
+    slow(time, keys.into_iter().map(|key| (key, Ok(value(key)))).collect()).await
+}
+
+/// 200 of 250 misses a second can be loaded, and the others wait for a second. The breaker stays closed.
+async fn overload<F>(
+    time: &Virtual,
+    cache: &Cache<u64, u64, Virtual>,
+    answered_min: u64,
+    get: impl Fn(u64) -> F,
+) where
+    F: Future<Output = Result<(), Error>>,
+{
+    let overload = misses(time, 0..2_500, 250, &get).await;
+    assert_eq!(overload.keys().collect::<Vec<_>>(), ["QueueTimeout", "answered"]);
+    assert!(overload["answered"] > answered_min, "{overload:?}");
+    assert_eq!(cache.breaker_states()[0].1, BreakerState::Closed);
+    let afterwards = misses(time, 10_000..10_250, 50, get).await;
+    assert_eq!(afterwards, BTreeMap::from([("answered".to_owned(), 250)]));
+}
+
 #[test]
 fn overload_of_our_own_making_leaves_the_breaker_closed() {
     let load = LoadBounds { max_concurrent: Some(10), deadline: SEC, ..LoadBounds::DEFAULT };
@@ -65,22 +100,9 @@ fn overload_of_our_own_making_leaves_the_breaker_closed() {
         Cache::builder(Strategy { load, ..breaker() }).build_on(time.clone(), Seed(1)).unwrap();
     let get = async |key| {
         let clock = time.clone();
-        let load = async move || {
-            clock.sleep_until(clock.now() + LOAD).await;
-            Ok::<_, std::io::Error>(key)
-        };
-        cache.get_with(key, load).await.map(drop)
+        cache.get_with(key, move || slow(clock, key)).await.map(drop)
     };
-    time.run(async {
-        // 200 of 250 a second can be loaded. The others have waited for a second.
-        let overload = misses(&time, 0..2_500, 250, get).await;
-        assert_eq!(overload.keys().collect::<Vec<_>>(), ["QueueTimeout", "answered"]);
-        assert!(overload["answered"] > 2_000, "{overload:?}");
-        assert_eq!(cache.breaker_states()[0].1, BreakerState::Closed);
-        let afterwards = misses(&time, 10_000..10_250, 50, get).await;
-        assert_eq!(afterwards, BTreeMap::from([("answered".to_owned(), 250)]));
-    })
-    .expect("no request hangs");
+    time.run(overload(&time, &cache, 2_000, get)).expect("no request hangs");
 }
 
 /// A batch takes 50 ms, one runs at a time, with ten keys.
@@ -92,25 +114,9 @@ fn keys_that_wait_for_a_batch_are_no_evidence_either() {
         Cache::builder(Strategy { load, ..breaker() }).build_on(time.clone(), Seed(1)).unwrap();
     let batching = Batching { window: MS, keys_max: 10, concurrent_max: 1 };
     let clock = time.clone();
-    let loader = cache.batch_loader(batching, move |keys: Vec<u64>| {
-        let clock = clock.clone();
-        async move {
-            clock.sleep_until(clock.now() + LOAD).await;
-            Ok::<_, std::io::Error>(
-                keys.into_iter().map(|key| (key, Ok::<_, std::io::Error>(key))).collect::<Vec<_>>(),
-            )
-        }
-    });
+    let loader = cache.batch_loader(batching, move |keys| slow_batch(clock.clone(), keys, |key| key));
     let get = async |key| cache.get_many_with([key], &loader).await.remove(0).map(drop);
-    time.run(async {
-        let overload = misses(&time, 0..2_500, 250, get).await;
-        assert_eq!(overload.keys().collect::<Vec<_>>(), ["QueueTimeout", "answered"]);
-        assert!(overload["answered"] > 1_900, "{overload:?}");
-        assert_eq!(cache.breaker_states()[0].1, BreakerState::Closed);
-        let afterwards = misses(&time, 10_000..10_250, 50, get).await;
-        assert_eq!(afterwards, BTreeMap::from([("answered".to_owned(), 250)]));
-    })
-    .expect("no request hangs");
+    time.run(overload(&time, &cache, 1_900, get)).expect("no request hangs");
 }
 
 fn limited(bytes: usize, time: &Virtual) -> Cache<u64, Vec<u8>, Virtual> {
@@ -125,11 +131,7 @@ fn small_values_load_at_once_under_a_limit_in_bytes() {
     let cache = limited(16 << 20, &time);
     let get = async |key| {
         let clock = time.clone();
-        let load = async move || {
-            clock.sleep_until(clock.now() + LOAD).await;
-            Ok::<_, std::io::Error>(vec![0; 200])
-        };
-        cache.get_with(key, load).await.map(drop)
+        cache.get_with(key, move || slow(clock, vec![0; 200])).await.map(drop)
     };
     time.run(async {
         for round in 0..3 {
@@ -152,17 +154,12 @@ fn loads_evict_what_their_values_need() {
         cache.insert(key, vec![0; 1_000]);
     }
     let full = cache.len();
-    let finish = Arc::new(AtomicU64::new(0));
     time.run(async {
         for round in 0..2 {
             let loads: FuturesUnordered<_> = (0..64)
                 .map(|key| {
-                    let (clock, finish) = (time.clone(), Arc::clone(&finish));
-                    cache.get_with(1_000_000 + round * 64 + key, async move || {
-                        clock.sleep_until(clock.now() + LOAD).await;
-                        finish.fetch_add(1, SeqCst);
-                        Ok::<_, std::io::Error>(vec![0; 1_000])
-                    })
+                    let clock = time.clone();
+                    cache.get_with(1_000_000 + round * 64 + key, move || slow(clock, vec![0; 1_000]))
                 })
                 .collect();
             let answers: Vec<_> = loads.collect().await;
@@ -183,13 +180,7 @@ fn batches_under_a_limit_are_full() {
     let (counted, clock) = (Arc::clone(&calls), time.clone());
     let loader = cache.batch_loader(Batching::DEFAULT, move |keys: Vec<u64>| {
         counted.fetch_add(1, SeqCst);
-        let clock = clock.clone();
-        async move {
-            clock.sleep_until(clock.now() + LOAD).await;
-            Ok::<_, std::io::Error>(
-                keys.into_iter().map(|key| (key, Ok::<_, std::io::Error>(vec![0; 200]))).collect::<Vec<_>>(),
-            )
-        }
+        slow_batch(clock.clone(), keys, |_| vec![0; 200])
     });
     let answers = time.run(cache.get_many_with(0..2_500, &loader)).expect("no request hangs");
     assert!(answers.iter().all(Result::is_ok));

@@ -224,7 +224,7 @@ fn batches_of_one_runtime_depend_on_no_other_runtime() {
     assert_eq!(still.block_on(first)[0].as_ref().unwrap().value, 1);
 }
 
-/// A refresh on such a runtime is begun anew after three deadlines.
+/// After three deadlines another request starts the refresh that such a runtime does not run.
 #[test]
 fn refreshes_depend_on_no_other_runtime() {
     let load = LoadBounds { deadline: 5 * MS, soft_timeout: None, ..LoadBounds::DEFAULT };

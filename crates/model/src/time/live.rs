@@ -11,7 +11,7 @@ use std::{
 
 use tokio::runtime::{Builder, Handle};
 
-use super::{Runtime, RuntimeId, Time, caller, coarse};
+use super::{Runtime, RuntimeId, Time, blocking, coarse};
 
 /// Real time on tokio runtimes.
 ///
@@ -121,14 +121,14 @@ impl Runtime for Live {
     }
 
     fn spawn_lasting(&self, task: impl Future<Output = ()> + Send + 'static) {
-        match (&self.tokio, background()) {
-            (None, Ok(background)) => drop(background.spawn(task)),
+        match self.tokio.is_none().then(background) {
+            Some(Ok(background)) => drop(background.spawn(task)),
             _ => self.spawn(task),
         }
     }
 
     fn spawn_load(&self, load: impl Future<Output = ()> + Send + 'static) {
-        if let Err(load) = caller::leave_to_caller(load) {
+        if let Err(load) = blocking::leave_to_caller(load) {
             self.spawn(load);
         }
     }
@@ -139,14 +139,15 @@ impl Runtime for Live {
     }
 }
 
-/// The runtime of the process for tasks that belong to none of its callers' runtimes: one thread, which starts with its first use.
+/// A runtime of the process, on one thread that the first call starts: for tasks that outlive the runtimes of callers, and for callers
+/// without a runtime.
 ///
 /// # Errors
 /// The thread cannot be started.
 pub fn background() -> Result<&'static Handle, &'static io::Error> {
     static HANDLE: OnceLock<io::Result<Handle>> = OnceLock::new();
     let handle = HANDLE.get_or_init(|| {
-        let runtime = Builder::new_current_thread().enable_time().thread_name("stockade-load").build()?;
+        let runtime = Builder::new_current_thread().enable_time().build()?;
         let handle = runtime.handle().clone();
         let run = move || runtime.block_on(pending::<()>());
         thread::Builder::new().name("stockade-timers".to_owned()).spawn(run)?;

@@ -102,7 +102,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     }
 
     /// The slots that one step examines.
-    pub(super) fn slice(&self, after: Option<Slot>) -> impl Iterator<Item = Slot> + use<K, V> {
+    fn slice(&self, after: Option<Slot>) -> impl Iterator<Item = Slot> + use<K, V> {
         let end = Slot::try_from(self.entries.len()).expect("memory ends before the numbers do");
         (after.map_or(0, |slot| slot + 1)..end).take(INVALIDATION_SLICE)
     }

@@ -61,7 +61,10 @@ pub fn is_own_load() -> bool {
     IS_LOADING.get()
 }
 
-/// Leaves a load to the blocking caller that starts it. Returns it if there is none.
+/// Hands a load to the blocking caller on this thread, which runs it.
+///
+/// # Errors
+/// No caller blocks here; the error is the load.
 pub(super) fn leave_to_caller<F: Future<Output = ()> + Send + 'static>(load: F) -> Result<(), F> {
     STARTED.with_borrow_mut(|started| match started {
         Some(started) => {
@@ -89,7 +92,7 @@ fn collect_loads<T>(poll: impl FnOnce() -> T) -> (T, Vec<Load>) {
 }
 
 fn poll_load(load: &mut Load, cx: &mut Context<'_>) -> Poll<()> {
-    // What a load starts beside it, such as the refresh of another cache, is not this caller's.
+    // This caller does not run the loads that a load starts, such as the refresh of another cache.
     let (outer, was_loading) = (STARTED.take(), IS_LOADING.replace(true));
     let polled = catch_unwind(AssertUnwindSafe(|| load.as_mut().poll(cx)));
     IS_LOADING.set(was_loading);
