@@ -53,8 +53,11 @@ pub use settings::{
     HostHeader, OriginUrl, OriginUrlError, QUEUE_TIMEOUT, UpstreamSettings, UpstreamSettingsError,
 };
 
-/// Attempts after the first one, for requests that no origin has processed.
-const RESENDS_MAX: u32 = 3;
+/// Attempts after the first one, for requests that no origin has processed. An origin that ends busy connections, as nginx does after
+/// `keepalive_requests`, may refuse one on several in a row.
+const RESENDS_MAX: u32 = 10;
+/// As [`RESENDS_MAX`], where the origin refuses streams and keeps the connection: it may be overloaded.
+const REFUSALS_MAX: u32 = 3;
 
 /// Clones share the connections, across runtimes.
 #[derive(Clone)]
@@ -100,8 +103,10 @@ struct ExchangeFailure {
 enum Retry {
     /// Open a connection with the permit of the closed one.
     Connect(Connecting),
-    /// Check out any connection.
+    /// Check out any connection, as this one has ended.
     Checkout,
+    /// Check out any connection. This one goes on.
+    Refused,
 }
 
 impl ExchangeFailure {
@@ -201,6 +206,9 @@ impl Upstream {
                     Checkout::Connect(connecting)
                 }
                 Err(ExchangeFailure { retry: Some(Retry::Checkout), .. }) if resends < RESENDS_MAX => {
+                    shared.pool.checkout(requester, reuse).await?
+                }
+                Err(ExchangeFailure { retry: Some(Retry::Refused), .. }) if resends < REFUSALS_MAX => {
                     shared.pool.checkout(requester, reuse).await?
                 }
                 Err(ExchangeFailure { error, .. }) => {
