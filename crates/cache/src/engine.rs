@@ -29,7 +29,7 @@ use std::{
 use stockade_model::{
     outcome::Outcome,
     seed::Seed,
-    time::{Runtime, Time},
+    time::{Runtime, Time, yield_now},
 };
 
 use self::{
@@ -253,7 +253,16 @@ where
     }
 
     pub(crate) fn invalidate_tag(&self, tag: &str, how: Invalidation) -> usize {
-        self.store.invalidate_tag(tag, how, self.runtime.coarse_now())
+        let count = self.store.invalidate_tag(tag, how, self.runtime.coarse_now());
+        self.carry_out_invalidations();
+        count
+    }
+
+    /// Carries out some of what is invalidated, and leaves the rest to a task.
+    fn carry_out_invalidations(&self) {
+        if self.store.carry_out() && self.store.begin_carrying_out() {
+            self.runtime.spawn_lasting(carry_out_invalidations(Arc::downgrade(&self.store)));
+        }
     }
 
     pub(crate) fn invalidate_if(&self, matches: impl Fn(&K, &V) -> bool, how: Invalidation) -> usize {
@@ -267,6 +276,7 @@ where
         let count = self.store.invalidate_all(how, now);
         self.coalescer.detach_all();
         self.store.invalidate_ghosts(how, now);
+        self.carry_out_invalidations();
         count
     }
 
@@ -348,6 +358,13 @@ where
         if let Some(meter) = &self.meter {
             meter.report(&self.stats(), &self.breaker_states());
         }
+    }
+}
+
+/// Removes and changes invalidated entries, a few at a time.
+async fn carry_out_invalidations<K: Hash + Eq + Clone, V: Clone>(store: Weak<Store<K, V>>) {
+    while store.upgrade().is_some_and(|store| store.keep_carrying_out()) {
+        yield_now().await;
     }
 }
 

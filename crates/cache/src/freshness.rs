@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use stockade_model::time::Time;
 
-use crate::{error::InvalidStrategy, random::NATS_MAX};
+use crate::{error::InvalidStrategy, random::NATS_MAX, store::invalidation::Invalidation};
 
 /// How far the coarse clock of lookups may lag behind the precise one.
 const COARSE_LAG: Duration = Duration::from_millis(2);
@@ -376,6 +376,28 @@ impl Lifetime {
     pub(crate) fn expire(&mut self, now: Time) {
         self.expires = self.expires.min(now);
         self.due = self.due.min(now);
+    }
+
+    /// After an invalidation; `None`: it is of no use any more.
+    pub(crate) fn after_invalidation(mut self, how: Invalidation, now: Time) -> Option<Self> {
+        let is_of_use = match how {
+            Invalidation::Soft => self.is_kept_after_expiry(),
+            Invalidation::Fallback => self.has_fallback(),
+            Invalidation::Hard => false,
+        };
+        if self.is_negative() || !is_of_use {
+            return None;
+        }
+        match how {
+            Invalidation::Fallback => self.restrict_to_fallback(now),
+            _ => self.expire(now),
+        }
+        Some(self)
+    }
+
+    /// True for [`GONE`](Self::GONE).
+    pub(crate) fn is_removed(&self) -> bool {
+        self.kept_until() == Time::ZERO
     }
 
     /// From now on it is served only if a load fails.

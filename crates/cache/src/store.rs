@@ -81,6 +81,8 @@ pub(crate) struct Store<K, V> {
     refused: AtomicU64,
     outdated: AtomicU64,
     invalidated: AtomicU64,
+    /// A task carries out pending invalidations.
+    is_carrying_out: AtomicBool,
     counts_lookups: bool,
     /// True if a hit is neither counted nor sampled, and entries have no idle time.
     is_plain: bool,
@@ -251,6 +253,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
             refused: AtomicU64::new(0),
             outdated: AtomicU64::new(0),
             invalidated: AtomicU64::new(0),
+            is_carrying_out: AtomicBool::new(false),
             counts_lookups,
             is_plain: !counts_lookups && ghosts.is_none() && idle.is_none(),
             // The values of a ghost may expire.
@@ -325,6 +328,15 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         let hash = self.parts.hash(key);
         let (value, life) = self.parts.part(hash).shard.read().peek(hash, key, now)?;
         Some(StoredValue::new(value, &life, now))
+    }
+
+    /// True if a fresh value is stored.
+    pub(crate) fn is_fresh<Q: Hash + Eq + ?Sized>(&self, key: &Q, now: Time) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        let hash = self.parts.hash(key);
+        self.parts.part(hash).shard.read().is_fresh(hash, key, now)
     }
 
     pub(crate) fn version(&self, key: &K) -> Version {
@@ -545,8 +557,9 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         EvictionProgress::More
     }
 
-    /// Removes all expired entries, in steps. Returns their number.
+    /// Removes all expired entries, in steps, and those that are invalidated. Returns the number of the expired.
     pub(crate) fn purge_expired(&self, now: Time) -> usize {
+        while self.carry_out() {}
         let mut count = 0;
         for part in self.parts.iter() {
             let mut unseen = part.shard.read().slot_count();

@@ -1,18 +1,21 @@
 //! Invalidations of entries, by key, tag and function.
 
-use std::{borrow::Borrow, cell::Cell, hash::Hash, sync::atomic::Ordering::Relaxed};
+use std::{
+    borrow::Borrow,
+    hash::Hash,
+    sync::atomic::Ordering::{AcqRel, Relaxed, Release},
+};
 
 use stockade_model::time::Time;
 
 use super::{
-    Store,
+    LockedShard, Store,
     invalidation::{Invalidation, KeptKeys, TargetHash},
-    policy::Slot,
     removal::RemovedEntries,
-    shard::{self, InvalidationFilter, Shard},
+    shard::{self, CarriedOut, INVALIDATIONS_MAX, InvalidationFilter, Shard},
 };
-use crate::locks::SharedLock;
-
+/// Entries that an invalidation of many removes or changes itself, and that a task does before others have their turn.
+const ENTRIES_AT_ONCE: usize = 4_096;
 /// How often a value is examined that is written meanwhile. Then it is invalidated whatever it is.
 const PASSES_MAX: usize = 8;
 
@@ -67,15 +70,16 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         let Some(tagging) = &self.tagging else { return 0 };
         let hash = tagging.hash(tag);
         self.invalidations.record(TargetHash::Tag(hash));
-        let count = self.invalidate_matching(&InvalidationFilter::Tag(hash), how, now);
+        let count = self.invalidate_matching(InvalidationFilter::Tag(hash), how, now);
         self.write_journal(TargetHash::Tag(hash));
         count
     }
 
-    /// Invalidates all entries. Returns their number.
+    /// Invalidates all entries. Returns their number. [`carry_out`](Self::carry_out) has to follow, as after
+    /// [`invalidate_tag`](Self::invalidate_tag).
     pub(crate) fn invalidate_all(&self, how: Invalidation, now: Time) -> usize {
         self.invalidations.record(TargetHash::All);
-        let count = self.invalidate_matching(&InvalidationFilter::All, how, now);
+        let count = self.invalidate_matching(InvalidationFilter::All, how, now);
         self.write_journal(TargetHash::All);
         count
     }
@@ -88,69 +92,98 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         how: Invalidation,
         now: Time,
     ) -> usize {
-        self.invalidations.record(TargetHash::All);
-        let rewritten = Cell::new(0);
-        let step = |part: &SharedLock<Shard<K, V>>, after, gone: &mut RemovedEntries<K, V>| {
-            let (mut copies, last) = part.read().copy_slice(after);
-            let mut invalidated = Vec::new();
-            for _ in 0..PASSES_MAX {
-                copies.retain(|copy| matches(&copy.key, &copy.value));
-                if copies.is_empty() {
-                    return (invalidated, last);
-                }
-                let seen: Vec<_> = copies.iter().map(|copy| (copy.slot, copy.version)).collect();
-                // A value that has replaced one that matched is examined, too.
-                let changed = part.write().invalidate_versions(&seen, how, now, gone, &mut invalidated);
-                copies = part.read().copy_slots(changed);
-            }
-            // Written faster than they are examined.
-            let keys = copies.iter().filter(|copy| self.invalidate(&copy.key, how, now));
-            rewritten.set(rewritten.get() + keys.count());
-            (invalidated, last)
-        };
-        let count = self.invalidate_slices(step, how, now) + rewritten.get();
-        self.write_journal(TargetHash::All);
-        count
-    }
-
-    fn invalidate_matching(&self, filter: &InvalidationFilter, how: Invalidation, now: Time) -> usize {
-        self.invalidate_slices(
-            |part, after, gone| part.write().invalidate_some(filter, how, after, now, gone),
-            how,
-            now,
-        )
-    }
-
-    /// In steps, so that no lock is held for long. A step returns the kept bits of the hashes that it has invalidated, and the slot to
-    /// continue from; `None`: it was the last one of its shard.
-    fn invalidate_slices(
-        &self,
-        step: impl Fn(
-            &SharedLock<Shard<K, V>>,
-            Option<Slot>,
-            &mut RemovedEntries<K, V>,
-        ) -> (Vec<u32>, Option<Slot>),
-        how: Invalidation,
-        now: Time,
-    ) -> usize {
         self.note_ends(how);
-        let mut hit = 0;
+        self.invalidations.record(TargetHash::All);
+        let (mut invalidated, mut rewritten) = (0, 0);
         for part in self.parts.iter() {
             let mut after = None;
             loop {
                 let mut gone = RemovedEntries::new();
-                let (some, last) = step(&part.shard, after, &mut gone);
-                self.drop_outside(gone);
-                self.ghosts.invalidate(&some, how, now);
-                hit += some.len();
-                match last {
-                    Some(_) => after = last,
-                    None => break,
+                let (mut copies, last) = part.shard.read().copy_slice(after);
+                let mut hashes = Vec::new();
+                for _ in 0..PASSES_MAX {
+                    copies.retain(|copy| matches(&copy.key, &copy.value));
+                    if copies.is_empty() {
+                        break;
+                    }
+                    let seen: Vec<_> = copies.iter().map(|copy| (copy.slot, copy.version)).collect();
+                    // A value that has replaced one that matched is examined, too.
+                    let mut shard = part.shard.write();
+                    let changed = shard.invalidate_versions(&seen, how, now, &mut gone, &mut hashes);
+                    copies = shard.copy_slots(changed);
                 }
+                // Written faster than they are examined.
+                rewritten += copies.iter().filter(|copy| self.invalidate(&copy.key, how, now)).count();
+                self.drop_outside(gone);
+                self.ghosts.invalidate(&hashes, how, now);
+                invalidated += hashes.len();
+                if last.is_none() {
+                    break;
+                }
+                after = last;
             }
         }
-        self.invalidated.fetch_add(hit as u64, Relaxed);
-        hit
+        self.invalidated.fetch_add(invalidated as u64, Relaxed);
+        self.write_journal(TargetHash::All);
+        invalidated + rewritten
+    }
+
+    fn invalidate_matching(&self, filter: InvalidationFilter, how: Invalidation, now: Time) -> usize {
+        self.note_ends(how);
+        let mut count = 0;
+        for part in self.parts.iter() {
+            let mut shard = part.shard.write();
+            count += shard.begin_invalidation(filter, how, now);
+            let (pending, is_old) = (shard.pending_invalidations(), shard.is_old());
+            drop(shard);
+            if is_old || pending > INVALIDATIONS_MAX {
+                while self.carry_out_some(part).is_some() {}
+            }
+        }
+        self.invalidated.fetch_add(count as u64, Relaxed);
+        count
+    }
+
+    /// Carries out some steps of pending invalidations. Returns true if there may be more.
+    pub(crate) fn carry_out(&self) -> bool {
+        let mut examined = 0;
+        self.parts.iter().any(|part| {
+            loop {
+                match self.carry_out_some(part) {
+                    None => return false,
+                    Some(_) if examined >= ENTRIES_AT_ONCE => return true,
+                    Some(some) => examined += some,
+                }
+            }
+        })
+    }
+
+    /// False: another task carries invalidations out.
+    pub(crate) fn begin_carrying_out(&self) -> bool {
+        !self.is_carrying_out.swap(true, AcqRel)
+    }
+
+    /// Carries out some steps. Returns false if that was the last, and this task is done.
+    pub(crate) fn keep_carrying_out(&self) -> bool {
+        if self.carry_out() {
+            return true;
+        }
+        self.is_carrying_out.store(false, Release);
+        // One that began meanwhile may have relied on this task.
+        self.carry_out() && self.begin_carrying_out()
+    }
+
+    /// One step. Returns the number of slots that it examined; `None`: nothing is pending.
+    fn carry_out_some(&self, part: &LockedShard<K, V>) -> Option<usize> {
+        // Mostly nothing is, and a shared lock is enough to see that.
+        if part.shard.read().pending_invalidations() == 0 {
+            return None;
+        }
+        let mut gone = RemovedEntries::new();
+        let CarriedOut { examined, hashes, how, at } = part.shard.write().carry_out(&mut gone)?;
+        self.drop_outside(gone);
+        self.ghosts.invalidate(&hashes, how, at);
+        Some(examined)
     }
 
     /// For a reader of values that have no [marks](super::load_mark).

@@ -116,6 +116,10 @@ impl<K: Hash + Eq + Clone> Refills<K> {
         self.throttled.insert(key, now, until);
     }
 
+    pub(crate) fn lift_throttles(&mut self) {
+        self.throttled.until.clear();
+    }
+
     pub(crate) fn lift_throttle(&mut self, key: &K) {
         self.throttled.remove(key);
     }

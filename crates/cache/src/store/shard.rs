@@ -2,6 +2,7 @@
 //! awaits.
 
 mod invalidate;
+mod pending;
 
 use std::{
     borrow::Borrow, cmp::Reverse, collections::BinaryHeap, hash::Hash, mem::replace, num::NonZeroU32,
@@ -10,7 +11,8 @@ use std::{
 
 use foldhash::quality::FixedState;
 use hashbrown::HashTable;
-pub(crate) use invalidate::InvalidationFilter;
+use pending::PendingInvalidations;
+pub(crate) use pending::{CarriedOut, INVALIDATIONS_MAX, InvalidationFilter};
 use stockade_model::time::Time;
 
 use super::{
@@ -49,6 +51,8 @@ pub(crate) struct Shard<K, V> {
     entries: Vec<Option<Entry<K, V>>>,
     /// Only with an idle time.
     idle: Option<Box<IdleTimes>>,
+    /// Entries up to this version may be invalidated; 0: none of them is.
+    invalidated_through: Version,
     policy: PolicyInstance,
     /// Lowest slot first, so that the highest stay vacant and their memory can be released. May contain slots that
     /// are beyond the end or taken again.
@@ -62,6 +66,7 @@ pub(crate) struct Shard<K, V> {
     has_refills: bool,
     is_reclaiming: bool,
     refills: Refills<K>,
+    pending: PendingInvalidations,
     pub(super) loading: LoadingKeys,
     /// Slots that the current purge has not examined yet.
     unpurged: usize,
@@ -111,6 +116,10 @@ impl SpanTable {
         }
     }
 
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Releases the memory of the slots from `slots` on, but for `capacity`.
     fn shrink(&mut self, slots: usize, capacity: usize) {
         self.0.truncate(slots);
@@ -134,6 +143,11 @@ impl EntryStamp {
     /// True if nothing has changed what is stored since `seen`.
     pub(crate) fn is_same_entry(&self, seen: &Self) -> bool {
         (self.version, self.expires) == (seen.version, seen.expires)
+    }
+
+    /// True if an entry is stored, and no invalidation removes it.
+    pub(crate) fn is_stored(&self) -> bool {
+        self.version > 0
     }
 
     /// True if nothing is stored any more, and it was evicted or has expired since `seen`.
@@ -259,6 +273,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             index: HashTable::with_capacity(room),
             entries: Vec::with_capacity(room),
             idle: idle.map(|idle| Box::new(IdleTimes::new(idle))),
+            invalidated_through: 0,
             policy: limit.map_or(PolicyInstance::Unlimited, |limit| first_policy(limit).start()),
             vacant: BinaryHeap::new(),
             room,
@@ -270,6 +285,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             has_refills: false,
             is_reclaiming: false,
             refills: Refills::new(hasher),
+            pending: PendingInvalidations::default(),
             loading: LoadingKeys::new(hasher),
             unpurged: 0,
             evicted_expired: 0,
@@ -292,7 +308,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         K: Borrow<Q>,
     {
         let Some((slot, entry)) = self.find(hash, key) else { return Err(None) };
-        if now >= entry.due {
+        if now >= entry.due || entry.version.get() <= self.invalidated_through {
             return Err(Some(slot));
         }
         self.policy.on_hit(slot, &entry.policy_data);
@@ -315,7 +331,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             return LookupResult::Missing { version };
         }
         self.policy.on_hit(slot, &entry.policy_data);
-        let is_throttled = self.has_refills && self.refills.is_throttled(key, now);
+        let is_throttled =
+            self.has_refills && self.refills.is_throttled(key, now) && !self.is_invalidated(slot, entry);
         LookupResult::Aged(AgedEntry { value: entry.value.clone(), life, version, is_throttled })
     }
 
@@ -339,21 +356,34 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         (now < self.kept_until(slot, entry)).then(|| (entry.value.clone(), self.life(slot, entry)))
     }
 
+    /// True if a fresh value is stored.
+    pub(crate) fn is_fresh<Q: Eq + ?Sized>(&self, hash: u64, key: &Q, now: Time) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        let is_fresh =
+            |slot, entry| now < self.life(slot, entry).expires && now < self.kept_until(slot, entry);
+        self.find(hash, key).is_some_and(|(slot, entry)| is_fresh(slot, entry))
+    }
+
     /// A fresh value with its times, for a request.
     pub(crate) fn get_with_life(&self, hash: u64, key: &K, now: Time) -> Option<(V, Lifetime)> {
         let (slot, entry) = self.find(hash, key)?;
-        if now >= entry.expires || !self.touch(slot, now) {
+        let life = self.life(slot, entry);
+        if now >= life.expires || !self.touch(slot, now) {
             return None;
         }
         self.policy.on_hit(slot, &entry.policy_data);
-        Some((entry.value.clone(), self.life(slot, entry)))
+        Some((entry.value.clone(), life))
     }
 
     pub(crate) fn stamp(&self, hash: u64, key: &K) -> EntryStamp {
-        let (version, expires, loaded) =
-            self.find(hash, key).map_or((0, Time::ZERO, Time::ZERO), |(_, entry)| {
-                (entry.version.get(), entry.expires, entry.loaded)
-            });
+        let (version, expires, loaded) = match self.find(hash, key) {
+            Some((slot, entry)) if !self.is_removed(slot, entry) => {
+                (entry.version.get(), self.life(slot, entry).expires, entry.loaded)
+            }
+            _ => (0, Time::ZERO, Time::ZERO),
+        };
         EntryStamp { version, expires, loaded, removals: self.removals, stores: self.stores }
     }
 
@@ -365,13 +395,17 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
 
     /// From here on the entry is not served, by its lifetime and its idle time.
     fn kept_until(&self, slot: Slot, entry: &Entry<K, V>) -> Time {
-        let kept_until = self.spans.get(slot).kept_until(entry.expires);
+        let kept_until = self.life(slot, entry).kept_until();
         self.idle.as_ref().map_or(kept_until, |idle| kept_until.min(idle.end(slot)))
     }
 
     fn life(&self, slot: Slot, entry: &Entry<K, V>) -> Lifetime {
         let &Entry { due, loaded, expires, .. } = entry;
-        Lifetime { due, loaded, expires, spans: self.spans.get(slot) }
+        let life = Lifetime { due, loaded, expires, spans: self.spans.get(slot) };
+        if entry.version.get() <= self.invalidated_through {
+            return self.invalidated_life(slot, entry.version, life);
+        }
+        life
     }
 
     pub(crate) fn version(&self, hash: u64, key: &K) -> Version {
@@ -415,6 +449,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         let is_younger =
             |slot, there: &Entry<K, V>| there.loaded > loaded && now < self.kept_until(slot, there);
         let found = self.find(hash, &key).map(|(slot, there)| (slot, is_younger(slot, there), there.loaded));
+        let reason = found.map(|(slot, ..)| self.removal_reason(slot, RemovalReason::Replaced));
         if let Some((_, true, loaded_there)) = found {
             if precedence == Precedence::Younger {
                 gone.push(RemovedEntry { key, value, weight: 0, reason: None });
@@ -441,11 +476,12 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         }
         match &mut self.entries[slot as usize] {
             Some(entry) => {
+                self.pending.forget(entry.version);
                 gone.push(RemovedEntry {
                     key: replace(&mut entry.key, key),
                     value: replace(&mut entry.value, value),
                     weight: replace(&mut entry.weight, weight),
-                    reason: Some(RemovalReason::Replaced),
+                    reason,
                 });
                 (entry.due, entry.loaded, entry.expires, entry.version) = (due, loaded, expires, version);
                 self.policy.on_update(&mut self.entries, slot);
@@ -524,24 +560,24 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     #[inline]
     fn make_room(&mut self, now: Time, gone: &mut RemovedEntries<K, V>) -> Option<Slot> {
         let LimitBounds { max, reclaim_to } = self.ceiling;
-        if self.len() >= max && reclaim_to < max && !self.is_reclaiming {
+        if self.used_slots() >= max && reclaim_to < max && !self.is_reclaiming {
             self.is_reclaiming = true;
             self.reclaims += 1;
             self.start_purge();
         }
         if self.is_reclaiming {
             let mut steps = 0..RECLAIM_SLICE;
-            while self.len() > reclaim_to && gone.len() < RECLAIM_SLICE && steps.next().is_some() {
+            while self.used_slots() > reclaim_to && gone.len() < RECLAIM_SLICE && steps.next().is_some() {
                 self.reclaim_step(now, gone);
             }
-            self.is_reclaiming = self.len() > reclaim_to;
+            self.is_reclaiming = self.used_slots() > reclaim_to;
         }
-        while self.len() > max
+        while self.used_slots() > max
             && let Some(entry) = self.evict()
         {
             gone.push(entry);
         }
-        if self.len() < max {
+        if self.used_slots() < max {
             return None;
         }
         let slot = self.choose()?;
@@ -564,7 +600,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             if now < gone_from {
                 self.sweep.keep(gone_from);
             } else {
-                self.evicted_expired += 1;
+                self.evicted_expired += u64::from(!self.is_removed(slot, entry));
                 gone.extend(self.remove_slot(slot, RemovalReason::Expired));
             }
         }
@@ -575,7 +611,9 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     #[expect(clippy::inline_always, reason = "ten instructions of each store into a full cache")]
     #[inline(always)]
     fn take_entry(&mut self, slot: Slot, reason: RemovalReason) -> Option<RemovedEntry<K, V>> {
-        let Entry { key, value, short_hash, weight, .. } = self.entries[slot as usize].take()?;
+        let reason = self.removal_reason(slot, reason);
+        let Entry { key, value, short_hash, weight, version, .. } = self.entries[slot as usize].take()?;
+        self.pending.forget(version);
         if let Some(tags) = &mut self.tags {
             tags.remove(slot);
         }
@@ -583,6 +621,15 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             listed.remove();
         }
         Some(RemovedEntry { key, value, weight, reason: Some(reason) })
+    }
+
+    /// The reason for the removal of an entry, of which a pending invalidation may be the first.
+    #[inline]
+    fn removal_reason(&self, slot: Slot, reason: RemovalReason) -> RemovalReason {
+        match &self.entries[slot as usize] {
+            Some(entry) if self.is_removed(slot, entry) => RemovalReason::Invalidated,
+            _ => reason,
+        }
     }
 
     /// Removes an entry that the policy has forgotten, and makes its slot vacant.
@@ -669,7 +716,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
 
     /// All entries in the order of the policy, unsorted.
     pub(crate) fn list(&self) -> Vec<Listed> {
-        let mut list = Vec::with_capacity(self.len());
+        let mut list = Vec::with_capacity(self.used_slots());
         self.policy.list(&self.entries, &mut list);
         if list.is_empty() {
             let stored = (0..).zip(&self.entries).filter(|(_, entry)| entry.is_some());
@@ -713,7 +760,12 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         EvictionCounts { expired: self.evicted_expired, size: self.evicted_size, reclaims: self.reclaims }
     }
 
+    /// Entries that are stored and not invalidated by a [pending](pending) removal of all.
     pub(crate) fn len(&self) -> usize {
+        self.used_slots() - self.pending.removed()
+    }
+
+    fn used_slots(&self) -> usize {
         self.index.len()
     }
 }

@@ -75,6 +75,16 @@ impl TagIndex {
         }
     }
 
+    /// The number of entries with a tag.
+    pub(crate) fn count(&self, tag: u64) -> usize {
+        self.entries.range((tag, 0)..=(tag, Slot::MAX)).count()
+    }
+
+    /// True if the entry in this slot has a tag.
+    pub(crate) fn has(&self, slot: Slot, tag: u64) -> bool {
+        self.entries.contains(&(tag, slot))
+    }
+
     /// Some of the entries with a tag, in order, after this slot.
     pub(crate) fn slots(&self, tag: u64, after: Option<Slot>, most: usize) -> Vec<Slot> {
         let from = after.map_or(Included((tag, 0)), |slot| Excluded((tag, slot)));

@@ -61,7 +61,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         self.reject_loads(&mut shard, hash);
         let gone = shard.remove(hash, key);
         drop(shard);
-        let (was_there, gone) = (gone.is_some(), gone.into_iter().collect());
+        let was_there = gone.is_some() && seen.stamp.is_stored();
+        let gone = gone.into_iter().collect();
         self.end_invalidation(hash, was_there, gone, Invalidation::Hard, now);
         true
     }

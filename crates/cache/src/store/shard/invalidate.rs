@@ -4,7 +4,7 @@ use std::{borrow::Borrow, hash::Hash, num::NonZeroU32};
 
 use stockade_model::time::Time;
 
-use super::{Entry, Shard};
+use super::{Entry, InvalidationFilter, Shard, pending, pending::CarriedOut};
 use crate::{
     freshness::Lifetime,
     store::{
@@ -17,12 +17,6 @@ use crate::{
 
 /// Entries that one step of an invalidation examines.
 const INVALIDATION_SLICE: usize = 128;
-
-pub(crate) enum InvalidationFilter {
-    All,
-    /// Entries with a tag of this hash.
-    Tag(u64),
-}
 
 /// An entry as it was when a caller's function looked at it.
 pub(crate) struct SeenEntry<K, V> {
@@ -45,29 +39,92 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     where
         K: Borrow<Q>,
     {
-        let slot = self.find(hash, key).map(|(slot, _)| slot);
+        let stored = self.find(hash, key).filter(|(slot, entry)| !self.is_removed(*slot, entry));
+        let slot = stored.map(|(slot, _)| slot);
         slot.is_some_and(|slot| self.invalidate_slot(slot, how, now, gone))
     }
 
-    /// Invalidates some of the matching entries after a slot. Returns the kept bits of their hashes, and the slot to
-    /// continue from; `None`: this was the last step.
-    pub(crate) fn invalidate_some(
+    /// Invalidates the entries that match, in constant time but for the count of those with a tag. Returns their number.
+    /// [`carry_out`](Self::carry_out) removes or changes them later.
+    pub(crate) fn begin_invalidation(
         &mut self,
-        filter: &InvalidationFilter,
+        filter: InvalidationFilter,
         how: Invalidation,
-        after: Option<Slot>,
         now: Time,
-        gone: &mut RemovedEntries<K, V>,
-    ) -> (Vec<u32>, Option<Slot>) {
-        let slots: Vec<Slot> = match filter {
-            &InvalidationFilter::Tag(tag) => {
-                let tagged = |tags: &TagIndex| tags.slots(tag, after, INVALIDATION_SLICE);
+    ) -> usize {
+        let count = match filter {
+            InvalidationFilter::All => self.len(),
+            InvalidationFilter::Tag(tag) => self.tags.as_ref().map_or(0, |tags| tags.count(tag)),
+        };
+        if count == 0 {
+            return 0;
+        }
+        // An update that has seen a value must not take it for evicted.
+        self.removals += 1;
+        let mut removed = None;
+        if filter == InvalidationFilter::All {
+            // Loads that failed may succeed after the change.
+            self.refills.lift_throttles();
+            let is_removal = how == Invalidation::Hard || self.spans.is_empty();
+            removed = is_removal.then_some(self.used_slots());
+        }
+        self.pending.begin(filter, how, now, self.stores, removed);
+        self.invalidated_through = self.pending.through();
+        count
+    }
+
+    /// Removes or changes some entries of the oldest pending invalidation. `None`: there is none.
+    pub(crate) fn carry_out(&mut self, gone: &mut RemovedEntries<K, V>) -> Option<CarriedOut> {
+        let pending = *self.pending.first()?;
+        let slots: Vec<Slot> = match pending.filter {
+            InvalidationFilter::Tag(tag) => {
+                let tagged = |tags: &TagIndex| tags.slots(tag, pending.done, INVALIDATION_SLICE);
                 self.tags.as_ref().map(tagged).unwrap_or_default()
             }
-            InvalidationFilter::All => self.slice(after).collect(),
+            InvalidationFilter::All => self.slice(pending.done).collect(),
         };
-        let last = slots.last().copied();
-        (self.invalidate_slots(slots, how, now, gone), last)
+        let (examined, last) = (slots.len(), slots.last().copied());
+        let is_older = |slot: &Slot| {
+            let entry = self.entries.get(*slot as usize).and_then(Option::as_ref);
+            entry.is_some_and(|entry| entry.version <= pending.through)
+        };
+        let slots = slots.into_iter().filter(is_older).collect();
+        let mut hashes = self.invalidate_slots(slots, pending.how, pending.at, gone);
+        if pending.filter == InvalidationFilter::All {
+            hashes.clear();
+        }
+        self.pending.proceed(last);
+        self.invalidated_through = self.pending.through();
+        Some(CarriedOut { examined, hashes, how: pending.how, at: pending.at })
+    }
+
+    /// The number of invalidations that are not carried out yet.
+    pub(crate) fn pending_invalidations(&self) -> usize {
+        self.pending.count()
+    }
+
+    /// True if the numbers of versions may soon begin again, so that pending invalidations have to be carried out at once.
+    pub(crate) fn is_old(&self) -> bool {
+        pending::is_old(self.stores)
+    }
+
+    /// The lifetime of an entry after the pending invalidations.
+    #[cold]
+    pub(super) fn invalidated_life(&self, slot: Slot, version: NonZeroU32, life: Lifetime) -> Lifetime {
+        self.pending.life(version, life, |tag| self.tags.as_ref().is_some_and(|tags| tags.has(slot, tag)))
+    }
+
+    /// True if a pending invalidation concerns the entry.
+    pub(super) fn is_invalidated(&self, slot: Slot, entry: &Entry<K, V>) -> bool {
+        entry.version.get() <= self.invalidated_through
+            && self
+                .pending
+                .concerns(entry.version, |tag| self.tags.as_ref().is_some_and(|tags| tags.has(slot, tag)))
+    }
+
+    /// True if a pending invalidation removes the entry.
+    pub(super) fn is_removed(&self, slot: Slot, entry: &Entry<K, V>) -> bool {
+        entry.version.get() <= self.invalidated_through && self.life(slot, entry).is_removed()
     }
 
     /// Copies of some entries after a slot, and the slot to continue from; `None`: these were the last ones.
@@ -78,8 +135,14 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     /// Copies of the entries in these slots.
     pub(crate) fn copy_slots(&self, slots: impl IntoIterator<Item = Slot>) -> Vec<SeenEntry<K, V>> {
         let copy = |slot: Slot| {
-            let Entry { key, value, version, .. } = self.entries.get(slot as usize)?.as_ref()?;
-            Some(SeenEntry { slot, version: *version, key: key.clone(), value: value.clone() })
+            let entry = self.entries.get(slot as usize)?.as_ref()?;
+            let Entry { key, value, version, .. } = entry;
+            (!self.is_removed(slot, entry)).then(|| SeenEntry {
+                slot,
+                version: *version,
+                key: key.clone(),
+                value: value.clone(),
+            })
         };
         slots.into_iter().filter_map(copy).collect()
     }
@@ -134,25 +197,14 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         gone: &mut RemovedEntries<K, V>,
     ) -> bool {
         let Some(Some(entry)) = self.entries.get(slot as usize) else { return false };
-        let mut life = self.life(slot, entry);
-        let is_of_use = !life.is_negative()
-            && match how {
-                Invalidation::Soft => life.is_kept_after_expiry(),
-                Invalidation::Fallback => life.has_fallback(),
-                Invalidation::Hard => false,
-            };
-        if !is_of_use {
+        let Some(life) = self.life(slot, entry).after_invalidation(how, now) else {
             // An update that has seen the value must not take it for evicted.
             self.removals += 1;
             gone.extend(self.remove_slot(slot, RemovalReason::Invalidated));
             return true;
-        }
+        };
         // A load that failed may succeed after the change.
         self.refills.lift_throttle(&entry.key);
-        match how {
-            Invalidation::Fallback => life.restrict_to_fallback(now),
-            _ => life.expire(now),
-        }
         self.set_life(slot, &life);
         true
     }
@@ -163,6 +215,9 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         K: Borrow<Q>,
     {
         let Some((slot, entry)) = self.find(hash, key) else { return false };
+        if self.is_removed(slot, entry) {
+            return false;
+        }
         let mut life = self.life(slot, entry);
         life.restrict_to_fallback(now);
         self.set_life(slot, &life);
