@@ -14,11 +14,14 @@ use crate::{
     engine::{
         Engine, EngineConfig,
         insertion::Insertion,
-        loader::{BoxError, CacheMode, LoadedValue, RequestOptions, StreamLoader, ValueLoader},
+        loader::{
+            BoxError, CacheMode, LifespanLoader, LoadedValue, RequestOptions, StreamLoader, ValueLoader,
+        },
         update::Update,
     },
     error::{Error, InvalidStrategy},
     freshness::Lifespan,
+    loading::LoadingCache,
     shadow::ShadowStats,
     stats::Stats,
     store::{
@@ -120,6 +123,15 @@ where
         Some(Answer::hit(value, now - loaded))
     }
 
+    /// True if [`get`](Self::get) would return a value. It is no hit: it counts nothing, and the eviction policy does not learn of it.
+    #[must_use]
+    pub fn contains_key<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.engine.store.is_fresh(key, self.engine.now_for_lookups())
+    }
+
     /// Stores a value that did not come from a load, for the strategy's `ttl`.
     ///
     /// It follows all that was stored and invalidated before. A load of the same key in flight answers its waiters and is not stored.
@@ -173,8 +185,27 @@ where
     /// # Ok(())
     /// # }
     /// ```
-    pub fn update(&self, key: &K, change: impl FnMut(Option<&StoredValue<V>>) -> Update<V>) -> Option<V> {
-        self.engine.update(key, change)
+    pub fn update<Q>(&self, key: &Q, change: impl FnMut(Option<&StoredValue<V>>) -> Update<V>) -> Option<V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned: Into<K>> + ?Sized,
+    {
+        self.engine.update(&key.to_owned().into(), change)
+    }
+
+    /// Removes the entry of `key`, as a [hard](Invalidation::Hard) [invalidation](Self::invalidate) does, and returns its value, if it was
+    /// fresh. Of several callers one receives it.
+    pub fn remove<Q>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned: Into<K>> + ?Sized,
+    {
+        let mut removed = None;
+        self.update(key, |stored| {
+            removed = stored.map(|stored| stored.value.clone());
+            Update::Remove
+        });
+        removed
     }
 
     /// Invalidates the entry of `key`. Returns true if there was one.
@@ -207,7 +238,7 @@ where
     }
 
     /// Invalidates the entries with this [tag](crate::Builder::tags), and values with it that are being loaded. Returns the
-    /// number of entries. A load's tags are known when it ends: later requests wait for it, and load again if it has
+    /// number of entries, also those that another invalidation has not removed yet. A load's tags are known when it ends: later requests wait for it, and load again if it has
     /// the tag.
     #[expect(clippy::must_use_candidate, reason = "most callers do not care how many there were")]
     pub fn invalidate_tag(&self, tag: &str, how: Invalidation) -> usize {
@@ -225,6 +256,10 @@ where
     }
 
     /// Invalidates all entries, and values that are being loaded. Returns the number of entries.
+    ///
+    /// No request receives them any more, or fresh, when this returns. They are removed or changed, and the
+    /// [listener](crate::Builder::on_removal) is called: some 4,000 before this returns, the rest by a task, or by
+    /// [`purge_expired`](Self::purge_expired).
     #[expect(clippy::must_use_candidate, reason = "most callers do not care how many there were")]
     pub fn invalidate_all(&self, how: Invalidation) -> usize {
         self.engine.publish_invalidation(|_| InvalidationTarget::All, how);
@@ -233,9 +268,9 @@ where
 
     /// The value of `key`: from the store, from `load` or from another caller's load, as the strategy defines.
     ///
-    /// The lookup happens when the future is first polled. `load` is called at most once, in a task of its own that
-    /// no caller's cancellation ends. It may be called long after the lookup, if this caller is elected to replace a
-    /// lost leader.
+    /// The lookup happens when the future is first polled. `load` is called at most once. The load runs in this caller's task until it has
+    /// to wait, and then in a task of its own, that no caller's cancellation ends. It may be called long after the lookup, if this caller is
+    /// elected to replace a lost leader.
     pub fn get_with<L, F, E>(
         &self,
         key: K,
@@ -247,6 +282,108 @@ where
         E: Into<Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
     {
         self.engine.serve(key, ValueLoader(load), CacheMode::Default)
+    }
+
+    /// As [`get_with`](Self::get_with), with a borrowed key, of which a `K` is made only if the value is not fresh.
+    pub fn get_with_by_ref<'a, Q, L, F, E>(
+        &'a self,
+        key: &'a Q,
+        load: L,
+    ) -> impl Future<Output = Result<Answer<V>, Error>> + Send + use<'a, K, V, R, Q, L, F, E>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned: Into<K>> + Sync + ?Sized,
+        L: FnOnce() -> F + Send + 'static,
+        F: Future<Output = Result<V, E>> + Send + 'static,
+        E: Into<Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
+    {
+        async move {
+            if let Some(answer) = self.get_answer(key) {
+                self.record_request(key);
+                return Ok(answer);
+            }
+            let key = key.to_owned().into();
+            self.engine.serve(key, ValueLoader(load), CacheMode::Default).await
+        }
+    }
+
+    /// As [`get_with`](Self::get_with), where the load tells how long its value is served: by a `Cache-Control`, or the end of a token.
+    /// ([`Builder::lifespan`](crate::Builder::lifespan) is for values that contain it.)
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use stockade_cache::{Cache, Lifespan, Strategy};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let tokens: Cache<&str, String> = Cache::new(Strategy::default())?;
+    /// let load = async || {
+    ///     let (token, expires_in) = ("2YotnFZFEjr1zCsicMWpAA".to_owned(), Duration::from_secs(3600));
+    ///     // New a minute before its end.
+    ///     let ttl = expires_in - Duration::from_secs(60);
+    ///     Ok::<_, std::io::Error>((token, Lifespan { ttl, ..Lifespan::NONE }))
+    /// };
+    /// tokens.get_with_lifespan("api.example.com", load).await?;
+    /// let stored = tokens.peek("api.example.com").expect("a token");
+    /// assert!(stored.fresh_for > Duration::from_secs(3530));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn get_with_lifespan<L, F, E>(
+        &self,
+        key: K,
+        load: L,
+    ) -> impl Future<Output = Result<Answer<V>, Error>> + Send + use<'_, K, V, R, L, F, E>
+    where
+        L: FnOnce() -> F + Send + 'static,
+        F: Future<Output = Result<(V, Lifespan), E>> + Send + 'static,
+        E: Into<Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
+    {
+        self.engine.serve(key, LifespanLoader(load), CacheMode::Default)
+    }
+
+    /// Loads the value of `key` anew, although a fresh one may be stored: that is served to others until the load has ended. Joins a load
+    /// that has begun, if it ends after this call. If the load fails, the answer is the stored value, if there is one, as a
+    /// [fallback](crate::Outcome::Fallback).
+    pub fn refresh<L, F, E>(
+        &self,
+        key: K,
+        load: L,
+    ) -> impl Future<Output = Result<Answer<V>, Error>> + Send + use<'_, K, V, R, L, F, E>
+    where
+        L: FnOnce() -> F + Send + 'static,
+        F: Future<Output = Result<V, E>> + Send + 'static,
+        E: Into<Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
+    {
+        self.engine.serve(key, ValueLoader(load), CacheMode::Reload)
+    }
+
+    /// This cache with a function that loads its values.
+    ///
+    /// ```
+    /// use stockade_cache::{Cache, Strategy};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let cache: Cache<u64, String> = Cache::new(Strategy::default())?;
+    /// let users = cache.loading(async |id: u64| {
+    ///     // SELECT name FROM users WHERE id = $1
+    ///     if id < 100 { Ok(format!("user {id}")) } else { Err(std::io::Error::other("no such user")) }
+    /// });
+    /// assert_eq!(users.get(&7).await?.value, "user 7");
+    /// let error = users.get(&100).await.expect_err("there is none");
+    /// assert_eq!(error.of_load::<std::io::Error>().map(|error| error.kind()), Some(std::io::ErrorKind::Other));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn loading<L, F, E>(&self, load: L) -> LoadingCache<K, V, R>
+    where
+        L: Fn(K) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<V, E>> + Send + 'static,
+        E: Into<Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
+    {
+        LoadingCache::new(self.clone(), load)
     }
 
     /// A loader of many keys with one call of `load`, for [`get_many_with`](Self::get_many_with).

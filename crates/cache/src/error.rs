@@ -8,9 +8,9 @@ use stockade_model::units::format_duration;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The loader returned this error. Errors are never stored.
-    #[error("the load failed: {0}")]
-    Load(#[source] Arc<dyn std::error::Error + Send + Sync>),
+    /// The loader returned this error, whose text and source this one has. Errors are never stored.
+    #[error(transparent)]
+    Load(Arc<dyn std::error::Error + Send + Sync>),
     /// The load of another node that shares the tier failed.
     #[error("on another node: {reason}")]
     OtherNode {
@@ -80,6 +80,27 @@ pub enum Error {
     /// The load's task panicked or was aborted, and there was no leader left to replace it.
     #[error("the load was lost: its task panicked or was aborted")]
     LeaderLost,
+}
+
+impl Error {
+    /// The error that the load returned, if it is an `E`.
+    ///
+    /// ```
+    /// # use stockade_cache::{Cache, Strategy};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// # let cache: Cache<u64, String> = Cache::new(Strategy::default()).expect("a valid strategy");
+    /// let error = cache.get_with(7, async || Err("7".parse::<bool>().expect_err("a number"))).await.unwrap_err();
+    /// assert!(error.of_load::<std::str::ParseBoolError>().is_some());
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn of_load<E: std::error::Error + 'static>(&self) -> Option<&E> {
+        match self {
+            Self::Load(error) => error.downcast_ref(),
+            _ => None,
+        }
+    }
 }
 
 /// Why a strategy is invalid.

@@ -12,7 +12,7 @@
 //! the load failed      -> fallback: the stale value, within sie
 //! ```
 //!
-//! Every load runs in a task of its own, which no caller's cancellation ends (that of a [cache for threads](sync) on its caller's thread). If the leader panics, is aborted or is
+//! A load that has to wait goes on in a task of its own, which no caller's cancellation ends (that of a [cache for threads](sync) on its caller's thread). If the leader panics, is aborted or is
 //! dropped, a waiter takes over the load. If the load fails, its waiters receive the error and nothing is stored. If it
 //! takes longer than its deadline, it is cancelled.
 //!
@@ -183,6 +183,7 @@ mod freshness;
 pub mod fuzzing;
 #[cfg(feature = "tower")]
 mod layer;
+mod loading;
 mod locks;
 mod random;
 mod shadow;
@@ -212,6 +213,7 @@ pub use error::{Error, InvalidStrategy};
 pub use freshness::{Lifespan, Refresh};
 #[cfg(feature = "tower")]
 pub use layer::{CacheLayer, CacheService};
+pub use loading::LoadingCache;
 pub use shadow::{GHOSTS_MAX, Ghost, GhostCounts, GhostStats, GhostTtl, Shadow, ShadowStats};
 pub use snapshot::{RestoreError, Restored, SnapshotFile, Snapshots};
 pub use stats::{Lookups, RequestStats, Stats, StoreStats};

@@ -53,6 +53,7 @@ use crate::{
         update::Update,
     },
     error::{Error, InvalidStrategy},
+    freshness::Lifespan,
     store::{StoredValue, invalidation::Invalidation},
     strategy::Strategy,
 };
@@ -97,9 +98,31 @@ where
         self.cache.insert(key, value)
     }
 
+    /// True if [`get`](Self::get) would return a value: [`crate::Cache::contains_key`].
+    #[must_use]
+    pub fn contains_key<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.cache.contains_key(key)
+    }
+
     /// Changes the value of `key` by a function of the fresh one: [`crate::Cache::update`].
-    pub fn update(&self, key: &K, change: impl FnMut(Option<&StoredValue<V>>) -> Update<V>) -> Option<V> {
+    pub fn update<Q>(&self, key: &Q, change: impl FnMut(Option<&StoredValue<V>>) -> Update<V>) -> Option<V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned: Into<K>> + ?Sized,
+    {
         self.cache.update(key, change)
+    }
+
+    /// Removes the entry of `key` and returns its value, if it was fresh: [`crate::Cache::remove`].
+    pub fn remove<Q>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned: Into<K>> + ?Sized,
+    {
+        self.cache.remove(key)
     }
 
     /// Invalidates the entry of `key`: [`crate::Cache::invalidate`].
@@ -126,6 +149,49 @@ where
         }
         let background = Arc::clone(&self.background);
         self.wait_for(self.cache.get_with(key, move || background.run(load)))
+    }
+
+    /// As [`get_with`](Self::get_with), with a borrowed key: [`crate::Cache::get_with_by_ref`].
+    pub fn get_with_by_ref<Q, E>(
+        &self,
+        key: &Q,
+        load: impl FnOnce() -> Result<V, E> + Send + 'static,
+    ) -> Result<Answer<V>, Error>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned: Into<K>> + ?Sized,
+        E: Into<BoxError> + Send + 'static,
+    {
+        self.fresh(key).map_or_else(|| self.get_with(key.to_owned().into(), load), Ok)
+    }
+
+    /// As [`get_with`](Self::get_with), where `load` tells how long its value is served: [`crate::Cache::get_with_lifespan`].
+    pub fn get_with_lifespan<E>(
+        &self,
+        key: K,
+        load: impl FnOnce() -> Result<(V, Lifespan), E> + Send + 'static,
+    ) -> Result<Answer<V>, Error>
+    where
+        E: Into<BoxError> + Send + 'static,
+    {
+        if let Some(answer) = self.fresh(&key) {
+            return Ok(answer);
+        }
+        let background = Arc::clone(&self.background);
+        self.wait_for(self.cache.get_with_lifespan(key, move || background.run(load)))
+    }
+
+    /// Loads the value of `key` anew: [`crate::Cache::refresh`].
+    pub fn refresh<E>(
+        &self,
+        key: K,
+        load: impl FnOnce() -> Result<V, E> + Send + 'static,
+    ) -> Result<Answer<V>, Error>
+    where
+        E: Into<BoxError> + Send + 'static,
+    {
+        let background = Arc::clone(&self.background);
+        self.wait_for(self.cache.refresh(key, move || background.run(load)))
     }
 
     /// As [`get_with`](Self::get_with), where `load` receives the stored value and may find it unchanged:
@@ -189,7 +255,10 @@ where
 
     /// Answers a hit without the runtime.
     #[inline]
-    fn fresh(&self, key: &K) -> Option<Answer<V>> {
+    fn fresh<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Answer<V>>
+    where
+        K: Borrow<Q>,
+    {
         let answer = self.cache.get_answer(key)?;
         self.cache.record_request(key);
         Some(answer)

@@ -165,6 +165,9 @@ pub(crate) trait Loader<K: Hash + Eq + Clone, V: Clone>: Send + 'static {
 /// A function that returns the complete value.
 pub(crate) struct ValueLoader<L>(pub(crate) L);
 
+/// A function that returns the complete value, and how long it is served.
+pub(crate) struct LifespanLoader<L>(pub(crate) L);
+
 /// A function that returns the beginning of a value and the future of the remainder.
 pub(crate) struct StreamLoader<L> {
     pub(crate) load: L,
@@ -187,6 +190,28 @@ where
     ) -> impl Future<Output = Result<LoadedValue<K, V>, BoxError>> + Send + 'static {
         let load = self.0();
         async move { load.await.map(LoadedValue::complete).map_err(Into::into) }
+    }
+}
+
+impl<K, V, L, F, E> Loader<K, V> for LifespanLoader<L>
+where
+    K: Hash + Eq + Clone,
+    V: Clone,
+    L: FnOnce() -> F + Send + 'static,
+    F: Future<Output = Result<(V, Lifespan), E>> + Send + 'static,
+    E: Into<BoxError> + Send + 'static,
+{
+    const RESERVES_BYTES: bool = true;
+
+    fn load(
+        self,
+        _room: impl FnOnce() -> Reservation<K, V>,
+    ) -> impl Future<Output = Result<LoadedValue<K, V>, BoxError>> + Send + 'static {
+        let load = self.0();
+        async move {
+            let (value, lifespan) = load.await.map_err(Into::into)?;
+            Ok(LoadedValue { lifespan: Some(lifespan), ..LoadedValue::complete(value) })
+        }
     }
 }
 

@@ -325,11 +325,14 @@ where
         let (watch, timer) = leader.watch(soft, runtime);
         self.run_wait_timer(timer);
         let load = load.take().expect("a caller leads once");
-        if leader.is_hedge() {
+        let is_hedge = leader.is_hedge();
+        if is_hedge {
             self.counters.hedges.increment();
         }
         let PendingRequest { seen_version, mode, .. } = *request;
-        self.start_load(NewLoad { leader, seen_version, mode, mark, is_awaited: soft.is_none() }, load);
+        // A waiter may be answered by another load than its hedge: it must not be kept by that.
+        let is_awaited = soft.is_none() && !is_hedge;
+        self.start_load(NewLoad { leader, seen_version, mode, mark, is_awaited }, load);
         ControlFlow::Continue(watch)
     }
 

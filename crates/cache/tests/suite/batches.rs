@@ -96,7 +96,7 @@ fn ten_thousand_callers_load_each_key_once() {
                         Ok(answer) => assert_eq!((key % 97 == 0, answer.value), (false, 2 * key)),
                         Err(error) => {
                             assert!(key % 97 == 0, "{key}: {error}");
-                            assert_eq!(error.to_string(), "the load failed: no such row");
+                            assert_eq!(error.to_string(), "no such row");
                         }
                     }
                 }

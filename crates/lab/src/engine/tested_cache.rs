@@ -101,7 +101,7 @@ pub(super) enum RunningCache<R: Runtime> {
 pub(super) enum LookupError {
     #[error(transparent)]
     Cache(#[from] Error),
-    #[error("the load failed: {0}")]
+    #[error(transparent)]
     NodeJsCache(Box<dyn std::error::Error + Send + Sync>),
 }
 

@@ -16,14 +16,19 @@ use std::{
 
 use super::{Live, Runtime};
 
-type Load = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(super) type Load = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 thread_local! {
     /// The loads that the future of a blocking caller has started. `None`: no such future is being polled.
     static STARTED: RefCell<Option<Vec<Load>>> = const { RefCell::new(None) };
     /// True while a load of a blocking caller is being polled.
     static IS_LOADING: Cell<bool> = const { Cell::new(false) };
+    /// Loads that are being polled in one another by this thread, each started by the one before.
+    static NESTED: Cell<u32> = const { Cell::new(0) };
 }
+
+/// Loads that are started deeper are not run by the thread that starts them, whose stack they would overflow.
+const NESTED_MAX: u32 = 16;
 
 /// Blocks until `future` is ready. The loads that it [starts](Runtime::spawn_load) run on this thread; those that are not done by then
 /// go on as tasks of `live`.
@@ -66,6 +71,9 @@ pub fn is_own_load() -> bool {
 /// # Errors
 /// No caller blocks here; the error is the load.
 pub(super) fn leave_to_caller<F: Future<Output = ()> + Send + 'static>(load: F) -> Result<(), F> {
+    if NESTED.get() >= NESTED_MAX {
+        return Err(load);
+    }
     STARTED.with_borrow_mut(|started| match started {
         Some(started) => {
             started.push(Box::pin(load));
@@ -94,7 +102,9 @@ fn collect_loads<T>(poll: impl FnOnce() -> T) -> (T, Vec<Load>) {
 fn poll_load(load: &mut Load, cx: &mut Context<'_>) -> Poll<()> {
     // This caller does not run the loads that a load starts, such as the refresh of another cache.
     let (outer, was_loading) = (STARTED.take(), IS_LOADING.replace(true));
+    NESTED.set(NESTED.get() + 1);
     let polled = catch_unwind(AssertUnwindSafe(|| load.as_mut().poll(cx)));
+    NESTED.set(NESTED.get() - 1);
     IS_LOADING.set(was_loading);
     STARTED.set(outer);
     polled.unwrap_or_else(|panic| {
@@ -102,6 +112,19 @@ fn poll_load(load: &mut Load, cx: &mut Context<'_>) -> Poll<()> {
         drop(mem::replace(load, Box::pin(async {})));
         resume_unwind(panic)
     })
+}
+
+/// Polls a load once in the task of its caller. `None`: it has ended.
+pub(super) fn poll_once(mut load: Load) -> Option<Load> {
+    if NESTED.get() >= NESTED_MAX {
+        return Some(load);
+    }
+    NESTED.set(NESTED.get() + 1);
+    let polled =
+        catch_unwind(AssertUnwindSafe(|| load.as_mut().poll(&mut Context::from_waker(Waker::noop()))));
+    NESTED.set(NESTED.get() - 1);
+    // A panic ends the load alone, as one of a task does. The panic hook has printed it.
+    polled.is_ok_and(|polled| polled.is_pending()).then_some(load)
 }
 
 struct Unpark {

@@ -128,8 +128,14 @@ impl Runtime for Live {
     }
 
     fn spawn_load(&self, load: impl Future<Output = ()> + Send + 'static) {
-        if let Err(load) = blocking::leave_to_caller(load) {
-            self.spawn(load);
+        let Err(load) = blocking::leave_to_caller(load) else { return };
+        let Some(tokio) = self.tokio.clone().or_else(|| Handle::try_current().ok()) else {
+            return self.spawn(load);
+        };
+        // A load that need not wait does not cost a task.
+        let _inside = tokio.enter();
+        if let Some(load) = blocking::poll_once(Box::pin(load)) {
+            drop(tokio.spawn(load));
         }
     }
 
