@@ -14,7 +14,6 @@ use std::{
 use rand::RngExt;
 use rand_distr::{Distribution, Exp1, StandardNormal};
 use rustix::fs::OFlags;
-use serde::{Deserialize, Serialize};
 
 use crate::{
     nearest::remedy,
@@ -44,10 +43,12 @@ use crate::{
 /// );
 /// # Ok::<(), stockade_model::latency::LatencyError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Latency(LatencyDistribution);
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 enum LatencyDistribution {
     Constant(Duration),
     Uniform { min: Duration, max: Duration },

@@ -14,6 +14,7 @@ mod limits;
 mod linearizable;
 mod live;
 mod lock_deadline;
+#[cfg(feature = "metrics")]
 mod metrics;
 mod own_times;
 mod queues;
