@@ -242,7 +242,7 @@ where
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let sessions: Cache<u64, String> =
-    ///     Cache::builder(Strategy::default()).time_to_idle(Duration::from_mins(30)).build()?;
+    ///     Cache::builder(Strategy::default()).time_to_idle(Duration::from_secs(30 * 60)).build()?;
     /// sessions.insert(7, "Ada".to_owned());
     /// // Each hit gives it another half an hour.
     /// assert!(sessions.get(&7).is_some());
