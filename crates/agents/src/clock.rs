@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use stockade_model::record::AgentClockFigures;
+use stockade_record::record::AgentClockFigures;
 
 /// Nanoseconds since 1970 by a clock that nobody sets: the time of day at the start of its process, and the monotonic time since.
 pub(crate) type Nanos = i64;

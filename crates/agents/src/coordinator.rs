@@ -14,9 +14,9 @@ use http::Uri;
 use stockade_load::generator::{CancellationToken, LoadRunner, LoadTest, LoadTestError, ReadyLoad, Share};
 use stockade_model::{
     message::{shown, shown_to},
-    record::Role,
     units::{format_duration, greatest_common_divisor},
 };
+use stockade_record::record::Role;
 use tokio::runtime::{Builder, Runtime};
 
 use self::{

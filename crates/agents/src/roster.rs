@@ -9,7 +9,8 @@ use stockade_load::{
     generator::{GeneratorEnd, GeneratorSecond, SecondMerger, lateness_allowed},
     summary::GeneratorHealth,
 };
-use stockade_model::{histogram::Histogram, message::shown, time::Time};
+use stockade_model::{message::shown, time::Time};
+use stockade_record::histogram::Histogram;
 
 use crate::wire::{AgentStatus, LOST_AFTER, RecordPart, lost};
 

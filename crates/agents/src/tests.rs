@@ -20,8 +20,8 @@ use stockade_model::{
     latency::Latency,
     seed::Seed,
     time::{Runtime, Time, Virtual},
-    timing::Timing,
 };
+use stockade_record::timing::Timing;
 
 use crate::{roster::Roster, wire::RecordPart};
 

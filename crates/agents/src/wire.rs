@@ -16,7 +16,7 @@ use bytes::Bytes;
 use rand::random;
 use serde::{Deserialize, Serialize};
 use stockade_load::generator::{GeneratorEnd, GeneratorSecond, Share};
-use stockade_model::server::{ProcessReading, ServerOrder};
+use stockade_record::server::{ProcessReading, ServerOrder};
 
 use crate::clock::Nanos;
 

@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let limit = if by == "bytes" { Limit::bytes(1 << 20) } else { Limit::entries(10_000) };
     let strategy = Strategy {
         limit: Some(Limit { policy: Policy::named(policy)?, ..limit }),
-        ttl: Some(Duration::from_hours(1)),
+        ttl: Some(Duration::from_secs(60 * 60)),
         ..Strategy::preset("stampede")?
     };
     let cache: Cache<u64, u64, Still> =

@@ -242,7 +242,7 @@ where
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let sessions: Cache<u64, String> =
-    ///     Cache::builder(Strategy::default()).time_to_idle(Duration::from_mins(30)).build()?;
+    ///     Cache::builder(Strategy::default()).time_to_idle(Duration::from_secs(30 * 60)).build()?;
     /// sessions.insert(7, "Ada".to_owned());
     /// // Each hit gives it another half an hour.
     /// assert!(sessions.get(&7).is_some());
@@ -263,7 +263,7 @@ where
         self
     }
 
-    /// Reports to the recorder of the `metrics` facade that is installed when the cache is built, with this name as
+    /// Needs the feature `metrics`. Reports to the recorder of the `metrics` facade that is installed when the cache is built, with this name as
     /// label `cache`. Names must be unique. Implies [`count_lookups`](Self::count_lookups). Counters and gauges are
     /// recorded once a second, histograms when waits and loads end.
     /// The metrics are those of [`RequestStats`](crate::RequestStats) and [`StoreStats`](crate::StoreStats) under the names of
@@ -275,6 +275,7 @@ where
     /// | `stockade_load_seconds` | a histogram of loads, failed ones included |
     /// | `stockade_wait_seconds` | a histogram of waits for another load |
     /// | `stockade_breaker_state` | by `route`: 0 closed, 1 ramp, 2 half-open, 3 open |
+    #[cfg(feature = "metrics")]
     #[must_use]
     pub fn metrics(mut self, name: impl Into<String>) -> Self {
         self.0.name = Some(name.into());

@@ -85,8 +85,8 @@ where
     }
 
     /// A cache over the same entries and loads, with another strategy, breaker and counts: for routes that handle a
-    /// missing value differently and share one limit. The limit of `strategy` is ignored. With a name the view
-    /// reports [metrics](crate::Builder::metrics).
+    /// missing value differently and share one limit. The limit of `strategy` is ignored. The spans of the
+    /// view have the name, and with the feature `metrics` the view reports under it what `Builder::metrics` lists.
     pub fn view(&self, strategy: &Strategy, name: Option<String>) -> Result<Self, InvalidStrategy> {
         self.engine.view(strategy, name).map(|engine| Self { engine })
     }
@@ -651,7 +651,8 @@ where
     }
 
     /// Records all counters with the `metrics` recorder, if the cache was [built](crate::Builder::metrics) for it. This
-    /// also happens once a second.
+    /// also happens once a second. Needs the feature `metrics`.
+    #[cfg(feature = "metrics")]
     pub fn record_metrics(&self) {
         self.engine.record_metrics();
     }

@@ -12,6 +12,7 @@ pub(crate) mod load;
 mod load_times;
 pub(crate) mod loaded;
 pub(crate) mod loader;
+#[cfg(feature = "metrics")]
 pub(crate) mod metrics;
 pub(crate) mod pending_work;
 pub(crate) mod request;
@@ -19,12 +20,7 @@ pub(crate) mod shared_tier;
 pub(crate) mod update;
 pub(crate) mod writer;
 
-use std::{
-    borrow::Borrow,
-    hash::Hash,
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::{borrow::Borrow, hash::Hash, sync::Arc, time::Duration};
 
 use stockade_model::{
     outcome::Outcome,
@@ -37,7 +33,6 @@ use self::{
     blocking_loads::BlockingLoads,
     load_times::LoadTimes,
     loaded::{LoadResult, Loaded, LoadedFrom},
-    metrics::CacheMetrics,
     pending_work::PendingWork,
     writer::StoreWriter,
 };
@@ -76,7 +71,8 @@ pub(crate) struct Engine<K: Hash + Eq + Clone, V: Clone, R: Runtime> {
     pub(crate) values: ValueFunctions<V>,
     pub(crate) shared: Option<Arc<SharedTier<K, V>>>,
     pub(crate) name: Option<String>,
-    pub(crate) meter: Option<CacheMetrics>,
+    #[cfg(feature = "metrics")]
+    pub(crate) meter: Option<metrics::CacheMetrics>,
 }
 
 /// The parts that the [views](crate::Cache::view) of one cache share.
@@ -96,7 +92,7 @@ pub(crate) struct EngineConfig<K, V> {
     pub(crate) values: ValueFunctions<V>,
     pub(crate) route: Option<RouteFn<K>>,
     pub(crate) shared: Option<SharedTier<K, V>>,
-    /// The label of the cache in metrics; `None`: it reports none.
+    /// The label of the cache in spans and in metrics; `None`: it reports no metrics.
     pub(crate) name: Option<String>,
 }
 
@@ -194,7 +190,8 @@ where
             load_times: (strategy.load.hedge_after == Some(HedgeAfter::Learned)).then(Box::default),
             admission: Admission::new(&strategy.load),
             random: Random::new(seed.child("chance")),
-            meter: name.as_deref().map(CacheMetrics::new),
+            #[cfg(feature = "metrics")]
+            meter: name.as_deref().map(metrics::CacheMetrics::new),
             strategy,
             runtime,
             store,
@@ -205,9 +202,8 @@ where
             counters,
             name,
         });
-        if engine.meter.is_some() {
-            engine.runtime.spawn_lasting(record_metrics(Arc::downgrade(&engine), engine.runtime.clone()));
-        }
+        #[cfg(feature = "metrics")]
+        engine.start_recording();
         engine
     }
 
@@ -353,32 +349,12 @@ where
     pub(crate) fn breaker_states(&self) -> Vec<(String, BreakerState)> {
         self.breakers.as_ref().map(|breakers| breakers.states(self.runtime.now())).unwrap_or_default()
     }
-
-    pub(crate) fn record_metrics(&self) {
-        if let Some(meter) = &self.meter {
-            meter.report(&self.stats(), &self.breaker_states());
-        }
-    }
 }
 
 /// Removes and changes invalidated entries, a few at a time.
 async fn carry_out_invalidations<K: Hash + Eq + Clone, V: Clone>(store: Weak<Store<K, V>>) {
     while store.upgrade().is_some_and(|store| store.keep_carrying_out()) {
         yield_now().await;
-    }
-}
-
-/// Records the metrics of a cache periodically, until the cache is dropped.
-async fn record_metrics<K, V, R>(engine: Weak<Engine<K, V, R>>, runtime: R)
-where
-    K: Hash + Eq + Clone + Send + Sync + 'static,
-    V: Clone + Send + Sync + 'static,
-    R: Runtime,
-{
-    while let Some(engine) = engine.upgrade() {
-        engine.record_metrics();
-        drop(engine);
-        runtime.sleep_until(runtime.now() + metrics::REPORT_INTERVAL).await;
     }
 }
 

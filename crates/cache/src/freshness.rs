@@ -450,7 +450,7 @@ impl LifetimeRecord {
             kept: CompactDuration(kept),
             spread_secs,
         };
-        let loaded = moment.as_nanos().saturating_sub_signed(age_nanos);
+        let loaded = moment.as_nanos().saturating_add_signed(age_nanos.saturating_neg());
         let at = Time::from_nanos;
         if fresh_nanos == u64::MAX {
             return Lifetime { due: Time::NEVER, loaded: at(loaded), expires: Time::NEVER, spans };

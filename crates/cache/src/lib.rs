@@ -157,8 +157,13 @@
 //! A hit takes its shard's lock shared, and writes to the lock's cache line and to an entry that was not marked yet;
 //! under `lru` also to a counter of the shard. With a ttl it reads the coarse clock: two loads, and a thread that wakes
 //! once a millisecond while there are lookups. [Counting lookups](Builder::count_lookups) costs one locked instruction.
-//! A waiter costs under 1 KiB, with its task. There are no default features; `redis` has `RedisTier`, `spec` reads
-//! strategies from files, `tower` has `CacheLayer`.
+//! A waiter costs under 1 KiB, with its task.
+//!
+//! # Features
+//!
+//! None is on by default. `metrics` has `Builder::metrics`, `redis` has `RedisTier`, `spec` reads strategies from files, `schema` has
+//! their JSON schema, and `tower` has `CacheLayer`. With `redis` or `spec`, the error about an unknown preset, policy or setting
+//! suggests the known name that was probably meant; without them it lists the known names.
 //!
 //! # Inside
 //!

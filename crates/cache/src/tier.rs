@@ -1,7 +1,7 @@
 //! The seam to a second tier of the cache, a store that several nodes share over a network.
 //!
 //! Before a load begins, the engine looks its key up in the [`Tier`]; afterwards it stores the result there.
-//! Every call may fail: the engine then works as if there were no tier. [`RedisTier`](crate::RedisTier) implements it.
+//! Every call may fail: the engine then works as if there were no tier. `RedisTier`, of the feature `redis`, implements it.
 
 #[cfg(feature = "redis")]
 pub(crate) mod redis;

@@ -14,10 +14,8 @@ pub mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use stockade_model::{
-    record::{ClockKind, LoadFigures, Record, Run, Verdict},
-    units::format_milliseconds,
-};
+use stockade_model::units::format_milliseconds;
+use stockade_record::record::{ClockKind, LoadFigures, Record, Run, Verdict};
 
 use crate::{
     metrics::{Evidence, FigureUnit, Metric, Results},

@@ -24,7 +24,8 @@ mod tested_cache;
 
 #[cfg(feature = "http")]
 pub use app::{DocumentApp, DocumentError, RunningApp};
-use stockade_model::{outcome::Outcome, timing::Timing};
+use stockade_model::outcome::Outcome;
+use stockade_record::timing::Timing;
 
 pub use burst::Burst;
 pub(crate) use burst::cache;

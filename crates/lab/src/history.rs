@@ -14,7 +14,7 @@ pub mod report;
 
 use std::collections::HashMap;
 
-use stockade_model::record::{ClockKind, Host};
+use stockade_record::record::{ClockKind, Host};
 
 use self::change_points::{Criteria, LEVEL_POINTS_MIN, levels};
 pub use self::index::{IndexedCell, IndexedRecord, IndexedRecords, read_records};

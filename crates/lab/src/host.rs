@@ -7,8 +7,8 @@ use std::{
     time::Instant,
 };
 
-use stockade_model::record::Host;
 use stockade_net::proc;
+use stockade_record::record::Host;
 
 /// Version, commit, and any optimisation level but 3: `0.1.0 (8bc1969b7c2e, opt-level 1)`.
 #[must_use]

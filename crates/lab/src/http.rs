@@ -40,7 +40,7 @@ use stockade_load::{
     traffic::TrafficError,
     url::UrlError,
 };
-use stockade_model::{record::OriginStage, server::ServerError};
+use stockade_record::{record::OriginStage, server::ServerError};
 use stockade_services::ServiceError;
 
 pub use self::{

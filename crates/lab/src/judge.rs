@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use early::{EarlyJudge, Latest, Refutation};
 pub use expr::{Comparison, ExprError, Names, Selector, is_below, parse, parse_all, selector};
-use stockade_model::record::{ClockKind, Expectation, Hypothesis, Look, NoiseArm, Verdict};
+use stockade_record::record::{ClockKind, Expectation, Hypothesis, Look, NoiseArm, Verdict};
 
 use crate::{
     metrics::{Evidence, FigureWindow, Results},

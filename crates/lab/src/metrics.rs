@@ -10,10 +10,12 @@ use std::{sync::LazyLock, time::Duration};
 
 use stockade_cache::{RequestStats, StoreStats};
 use stockade_model::{
-    histogram::Histogram,
-    record::{Role, Run},
     telemetry::MetricKind,
     units::{milliseconds, ratio},
+};
+use stockade_record::{
+    histogram::Histogram,
+    record::{Role, Run},
 };
 
 use crate::statistics::AssumedSpread;

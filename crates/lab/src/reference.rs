@@ -1,6 +1,6 @@
 //! Matches published figures with measured ones.
 
-use stockade_model::record::{LoadFigures, Record};
+use stockade_record::record::{LoadFigures, Record};
 
 use crate::judge::{self, Names, Selector};
 

@@ -17,7 +17,7 @@ pub mod text;
 pub use summary::verdict;
 
 use comfy_table::{CellAlignment, Table, TableStyle, presets};
-use stockade_model::record::Record;
+use stockade_record::record::Record;
 
 use crate::metrics::Results;
 

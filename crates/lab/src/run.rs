@@ -12,9 +12,9 @@ use std::{
 use rand::seq::SliceRandom;
 #[cfg(feature = "http")]
 use stockade_load::generator::LoadRunner;
-use stockade_model::{
-    record::{Arm, ClockKind, Expectation, Interval, OriginStage, Record, Run, SCHEMA, Verdict},
-    seed::Seed,
+use stockade_model::seed::Seed;
+use stockade_record::record::{
+    Arm, ClockKind, Expectation, Interval, OriginStage, Record, Run, SCHEMA, Verdict,
 };
 use stockade_source::documents;
 

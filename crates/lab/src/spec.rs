@@ -35,9 +35,9 @@ use serde::Deserialize;
 use stockade_cache::spec::{Span, TomlError, value::TextValue};
 use stockade_model::{
     nearest::remedy,
-    record::{ClockKind, NoiseArm, Reference},
     units::{format_duration, milliseconds, parse_duration, parse_percent},
 };
+use stockade_record::record::{ClockKind, NoiseArm, Reference};
 use stockade_source::secrets::{masked_file, masked_message};
 use tables::{Layer, Table};
 use toml::{

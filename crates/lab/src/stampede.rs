@@ -1,7 +1,8 @@
 //! `stockade stampede`: the published load test, strategy by strategy.
 
 use serde::Serialize;
-use stockade_model::{record, seed::Seed};
+use stockade_model::seed::Seed;
+use stockade_record::record;
 
 use crate::{
     engine::{Burst, CancellationToken, DocumentSet, EngineError, EngineRuntime},

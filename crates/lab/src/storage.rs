@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use stockade_model::record::{Interval, Record, Run, SCHEMA};
+use stockade_record::record::{Interval, Record, Run, SCHEMA};
 
 use crate::{
     metrics::{FigureWindow, Results},

@@ -22,14 +22,14 @@ use serde::Deserialize;
 use stockade_cache::{RequestStats, Stats, StoreStats};
 #[cfg(feature = "http")]
 use stockade_load::generator::{LoadRunner, ThisProcess};
-#[cfg(feature = "http")]
-use stockade_model::server::ServerMachine;
 use stockade_model::{
     outcome::Outcomes,
-    record::{self, OriginStage, Role, Times},
     seed::Seed,
     telemetry::{Declaration, MetricKind},
 };
+use stockade_record::record::{self, OriginStage, Role, Times};
+#[cfg(feature = "http")]
+use stockade_record::server::ServerMachine;
 use stockade_source::{SourceUrl, documents::NamedDocument};
 use tokio_util::sync::CancellationToken;
 

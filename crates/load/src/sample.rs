@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use stockade_model::{outcome::Outcome, timing::Timing};
+use stockade_model::outcome::Outcome;
+use stockade_record::timing::Timing;
 
 /// One request: its times and its result.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,7 +6,8 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use stockade_model::{record::AgentFigures, time::Time};
+use stockade_model::time::Time;
+use stockade_record::record::AgentFigures;
 
 use crate::tally::Tally;
 

@@ -4,12 +4,11 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Deserializer, Serialize, de};
 use stockade_model::{
-    histogram::Histogram,
     message::shown,
     outcome::{Outcome, Outcomes},
-    record::Times,
     time::Time,
 };
+use stockade_record::{histogram::Histogram, record::Times};
 
 use crate::sample::{FailureClass, Sample};
 

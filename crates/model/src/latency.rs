@@ -14,7 +14,6 @@ use std::{
 use rand::RngExt;
 use rand_distr::{Distribution, Exp1, StandardNormal};
 use rustix::fs::OFlags;
-use serde::{Deserialize, Serialize};
 
 use crate::{
     nearest::remedy,
@@ -44,10 +43,12 @@ use crate::{
 /// );
 /// # Ok::<(), stockade_model::latency::LatencyError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Latency(LatencyDistribution);
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 enum LatencyDistribution {
     Constant(Duration),
     Uniform { min: Duration, max: Duration },
@@ -129,7 +130,7 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 /// The 99th percentile of the standard normal distribution.
 const Z99: f64 = 2.326_347_874_040_840_8;
 /// Upper bound of a draw, because the tails of some distributions have none.
-const LONGEST: Duration = Duration::from_hours(1);
+const LONGEST: Duration = Duration::from_secs(60 * 60);
 
 impl Latency {
     /// Parses a latency. `folder` is the base of relative file names.

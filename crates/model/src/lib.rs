@@ -7,33 +7,31 @@
 //!   [`Precise`](time::Precise) is tokio with more precise sleeps, [`Virtual`](time::Virtual) is deterministic.
 //! - [`seed`]: each random choice comes from a named stream of one seed.
 //! - [`source`]: the origin of documents.
-//! - [`latency`], [`capacity`]: the service time and the concurrency of an origin.
-//! - [`outcome`], [`timing`], [`histogram`]: the result of a request, its times, and their distribution.
-//! - [`record`]: the files of a run. Each report is a fold over them.
+//! - `latency`, [`capacity`]: the service time and the concurrency of an origin.
+//! - [`outcome`]: the result of a request.
 //! - [`rate`]: requests per period.
-//! - [`page`]: the style and the plots of HTML pages.
+//! - [`telemetry`]: the declarations of metrics.
 //! - [`units`], [`nearest`], [`message`]: durations and sizes with units, suggestions for misspelt names, texts of others in
 //!   messages.
 //! - [`private_file`]: files that only their owner can read.
+//!
+//! No feature is on by default, because whoever embeds the cache compiles this crate: `latency` has the latencies, `precise` the
+//! precise runtime, `serde` lets the types be written and read, and `suggestions` finds the known name that a misspelt one means.
 
 #![allow(missing_docs, reason = "used by this workspace alone; a comment states what a name cannot")]
 
 pub mod capacity;
-pub mod histogram;
+#[cfg(feature = "latency")]
 pub mod latency;
 pub mod message;
 pub mod nearest;
 pub mod outcome;
-pub mod page;
 pub mod private_file;
 pub mod rate;
-pub mod record;
 pub mod seed;
-pub mod server;
 pub mod source;
 pub mod telemetry;
 pub mod time;
-pub mod timing;
 pub mod units;
 
 /// Compiles the examples of the README.

@@ -8,6 +8,7 @@
 /// assert_eq!(nearest("stampeed", ["none", "stampede"]), Some("stampede"));
 /// assert_eq!(nearest("memcached", ["none", "stampede"]), None);
 /// ```
+#[cfg(feature = "suggestions")]
 pub fn nearest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     known
         .into_iter()
@@ -17,11 +18,18 @@ pub fn nearest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
         .map(|(_, name)| name)
 }
 
-/// The end of a message about an unknown name: a suggestion, or a list of the known names.
+#[cfg(not(feature = "suggestions"))]
+fn nearest<'a>(_typed: &str, _known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    None
+}
+
+/// The end of a message about an unknown name: a suggestion, or a list of the known names. Without the feature `suggestions` it is
+/// the list.
 ///
 /// ```
 /// use stockade_model::nearest::remedy;
 ///
+/// # #[cfg(feature = "suggestions")]
 /// assert_eq!(remedy("asynk", ["none", "async"]), "did you mean `async`?");
 /// assert_eq!(remedy("redis", ["none", "async"]), "use one of: none, async");
 /// ```

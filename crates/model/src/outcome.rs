@@ -2,15 +2,13 @@
 
 use std::ops::AddAssign;
 
-use serde::{Deserialize, Serialize};
-
 use crate::telemetry::{Declaration, MetricKind, MetricUnit};
 
 macro_rules! outcomes {
     ($($(#[doc = $help:literal])+ $variant:ident $count:ident,)*) => {
         /// The result of one request in a cache.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-        #[serde(rename_all = "lowercase")]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "lowercase"))]
         pub enum Outcome {
             $($(#[doc = $help])+ $variant,)*
         }
@@ -29,8 +27,8 @@ macro_rules! outcomes {
         }
 
         /// The number of requests by outcome.
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-        #[serde(default)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
         pub struct Outcomes {
             $($(#[doc = $help])+ pub $count: u64,)*
         }

@@ -2,8 +2,6 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use serde::{Deserialize, Serialize};
-
 use crate::units::{UnitError, greatest_common_divisor, parse_duration};
 
 /// Requests per period: `425/s`, `1000/m`, `5/100ms`.
@@ -19,8 +17,12 @@ use crate::units::{UnitError, greatest_common_divisor, parse_duration};
 /// );
 /// # Ok::<(), stockade_model::rate::RateError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "(u32, Duration)", into = "(u32, Duration)")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(try_from = "(u32, Duration)", into = "(u32, Duration)")
+)]
 pub struct Rate {
     requests: u32,
     per: Duration,
@@ -139,7 +141,8 @@ impl Rate {
 /// assert_eq!((level, level.to_string()), (RateOrZero::ZERO, "0/s".to_owned()));
 /// # Ok::<(), stockade_model::rate::RateError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RateOrZero(Option<Rate>);
 
 impl RateOrZero {

@@ -2,9 +2,7 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-use rand::SeedableRng;
-use rand_pcg::Pcg64Mcg;
-use serde::{Deserialize, Serialize};
+use rand_pcg::{Pcg64Mcg, rand_core::SeedableRng};
 
 /// The generator of each stream: PCG-64-MCG (O'Neill 2014). Its values are the same on every machine and in every
 /// release.
@@ -19,8 +17,8 @@ pub type Rng = Pcg64Mcg;
 /// let draw = |seed: Seed| seed.stream("documents").random_range(0..680);
 /// assert_eq!(draw(Seed(7)), draw(Seed(7)));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
 pub struct Seed(pub u64);
 
 impl Seed {

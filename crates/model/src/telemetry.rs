@@ -4,7 +4,7 @@
 //! experiment and the reference page.
 //!
 //! ```
-//! use stockade_model::{snapshot, telemetry::prometheus::Text};
+//! use stockade_model::snapshot;
 //!
 //! snapshot! {
 //!     /// A door.
@@ -19,20 +19,15 @@
 //!         width_bytes: Option<u64> = gauge "door_bytes" in Bytes,
 //!     }
 //! }
-//! let mut text = Text::default();
 //! let front = Door { opened: 2, ..Door::default() };
-//! text.snapshots(Door::METRICS, &[(&[("door", "front")], &front)]);
-//! assert!(text.finish().contains("door_alarms_total{door=\"front\",cause=\"fire\"} 0\n"));
+//! let values = Door::METRICS.iter().map(|metric| (metric.field, (metric.read)(&front)));
+//! assert_eq!(values.collect::<Vec<_>>(), [
+//!     ("opened", Some(2.0)),
+//!     ("fires", Some(0.0)),
+//!     ("burglars", Some(0.0)),
+//!     ("width_bytes", None),
+//! ]);
 //! ```
-
-pub mod family;
-pub mod measurement;
-pub mod openmetrics;
-pub mod prometheus;
-
-use std::time::Duration;
-
-use serde::{Deserialize, Serialize};
 
 /// How a metric changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,30 +106,6 @@ impl<T: MetricValue> MetricValue for Option<T> {
     }
 }
 
-/// Times in buckets.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct TimeHistogram {
-    /// Upper bound of each bucket, inclusive, ascending.
-    pub bounds_seconds: Vec<f64>,
-    /// Times in each bucket; the last one, without a bound, has the longer times.
-    pub counts: Vec<u64>,
-    /// Sum of all times.
-    pub sum_seconds: f64,
-}
-
-/// The declaration of a histogram of a snapshot `S`.
-#[derive(Debug)]
-pub struct HistogramDeclaration<S: 'static> {
-    /// Name of the field.
-    pub field: &'static str,
-    /// Name of the family in Prometheus.
-    pub family: &'static str,
-    /// The meaning of the metric, in one line.
-    pub help: &'static str,
-    /// Its value; `None`: it is not measured.
-    pub read: fn(&S) -> Option<&TimeHistogram>,
-}
-
 /// Declares the metrics of a snapshot: a struct, and `METRICS` with a [`Declaration`] for each field that has a metric. The help
 /// is the doc comment. Fields without a metric come last, after `+`.
 #[macro_export]
@@ -177,19 +148,4 @@ macro_rules! snapshot {
     (@kind gauge) => { $crate::telemetry::MetricKind::Gauge };
     (@unit) => { $crate::telemetry::MetricUnit::Count };
     (@unit $unit:ident) => { $crate::telemetry::MetricUnit::$unit };
-}
-
-impl TimeHistogram {
-    /// The number of times.
-    #[must_use]
-    pub fn count(&self) -> u64 {
-        self.counts.iter().sum()
-    }
-
-    /// The mean; `None` of none.
-    #[must_use]
-    pub fn mean(&self) -> Option<Duration> {
-        let count = self.count();
-        (count > 0).then(|| Duration::from_secs_f64(self.sum_seconds / count as f64))
-    }
 }

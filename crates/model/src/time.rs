@@ -15,8 +15,6 @@ use std::{
     time::Duration,
 };
 
-use serde::{Deserialize, Serialize};
-
 pub use blocking::{block_on, is_own_load};
 pub use live::{Live, background};
 #[cfg(feature = "precise")]
@@ -26,8 +24,8 @@ pub use simulated::{Stalled, Virtual};
 /// A moment on a runtime's clock: nanoseconds since the runtime started.
 ///
 /// Moments of different runtimes are not comparable.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
 pub struct Time(u64);
 
 impl Time {

@@ -2,8 +2,6 @@
 
 use std::{fmt::Write, time::Duration};
 
-use serde::Serialize;
-
 /// A quantity could not be parsed. The message contains the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
@@ -254,11 +252,12 @@ pub fn ratio(part: u64, whole: u64) -> Option<f64> {
 }
 
 /// The bytes of some requests' bodies, as reports give them.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ByteFigures {
     pub total: u64,
     /// Per request; absent without requests.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub mean: Option<f64>,
 }
 
@@ -281,6 +280,7 @@ pub fn format_milliseconds(milliseconds: f64) -> String {
 
 /// Deserializes a duration from text, for `#[serde(deserialize_with = "...")]`. A number is accepted too, so that the
 /// error can name the missing unit.
+#[cfg(feature = "serde")]
 pub mod text {
     use std::time::Duration;
 

@@ -15,9 +15,10 @@ use serde_json::{Map, Value, json};
 use stockade_model::{
     nearest::remedy,
     snapshot,
-    telemetry::{MetricKind, prometheus::Text},
+    telemetry::MetricKind,
     time::{Precise, Runtime},
 };
+use stockade_record::telemetry::prometheus::Text;
 
 use crate::{
     counters::{CounterValues, Gauge},

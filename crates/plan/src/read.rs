@@ -3,7 +3,8 @@
 use std::{borrow::Cow, time::Duration};
 
 use stockade_logs::{LogError, LogReader, LogSummary, LoggedKey, LoggedRequest, Operation};
-use stockade_model::{histogram::Histogram, units::format_count};
+use stockade_model::units::format_count;
+use stockade_record::histogram::Histogram;
 
 use crate::trace::{NewRequest, Trace, TraceBuilder};
 

@@ -16,11 +16,11 @@ use std::{
 use stockade_cache::{Cache, InvalidStrategy, Limit, Preset, Refresh, Seed, Strategy};
 use stockade_model::{
     capacity::{Capacity as OriginCapacity, QueueModel},
-    histogram::Histogram,
     latency::Latency,
     outcome::{Outcome, Outcomes},
     time::{Runtime as _, Time, Virtual},
 };
+use stockade_record::histogram::Histogram;
 
 use crate::{
     assemble::OVERHEAD_BYTES,

@@ -17,7 +17,7 @@ use stockade_agents::{
 };
 use stockade_lab::http::ThisMachine;
 use stockade_load::AllowedTargets;
-use stockade_model::record::Role;
+use stockade_record::record::Role;
 
 use crate::{
     child::end_with_stdin,

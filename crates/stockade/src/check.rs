@@ -11,10 +11,10 @@ use stockade_lab::{
     spec::{Cell, Experiment},
 };
 use stockade_model::{
-    record::ClockKind,
     seed::Seed,
     units::{format_count, format_span},
 };
+use stockade_record::record::ClockKind;
 
 use crate::{
     cli::ExperimentArgs,

@@ -7,7 +7,7 @@ use stockade_lab::{
     metrics::Results,
     storage,
 };
-use stockade_model::record::{Record, Verdict};
+use stockade_record::record::{Record, Verdict};
 
 use crate::{
     cli::{CompareArgs, FailOn},

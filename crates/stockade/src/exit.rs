@@ -5,13 +5,13 @@ use std::process::ExitCode;
 use stockade_lab::{engine::EngineError, run::RunError, spec::LoadError, storage::StorageError};
 #[cfg(feature = "http")]
 use stockade_load::{generator::LoadTestError, plan};
-use stockade_model::record::{Record, Verdict};
 #[cfg(feature = "http")]
 use stockade_model::units::format_count;
 #[cfg(feature = "http")]
 use stockade_origin::{AddRecipesError, OriginStartError};
 #[cfg(feature = "http")]
 use stockade_proxy::{admin, config::ConfigError, frontend, serve::router::RouterError, server};
+use stockade_record::record::{Record, Verdict};
 use stockade_source::{documents::ReadError, secrets::masked_message};
 
 #[cfg(feature = "http")]

@@ -13,10 +13,8 @@ use stockade_load::{
     summary::Summary,
     tally::Tally,
 };
-use stockade_model::{
-    record::{Expectation, Verdict},
-    units::format_count,
-};
+use stockade_model::units::format_count;
+use stockade_record::record::{Expectation, Verdict};
 
 use self::live::LiveReport;
 use crate::{

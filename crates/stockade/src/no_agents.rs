@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use stockade_lab::engine::CancellationToken;
-use stockade_model::record::Role;
+use stockade_record::record::Role;
 
 use crate::{
     cli::{AgentArgs, OnArgs},

@@ -6,7 +6,8 @@ use stockade_lab::{
     host,
     stampede::{self, BurstSeries},
 };
-use stockade_model::{record::ClockKind, seed::Seed};
+use stockade_model::seed::Seed;
+use stockade_record::record::ClockKind;
 use stockade_source::{SourceUrl, documents};
 
 use crate::{

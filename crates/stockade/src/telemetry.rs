@@ -24,9 +24,9 @@ use stockade_lab::host;
 use stockade_load::TrustError;
 use stockade_model::{
     seed::Seed,
-    telemetry::measurement::{RunSnapshot, resource},
     time::{Live, Runtime, Time, before},
 };
+use stockade_record::telemetry::measurement::{RunSnapshot, resource};
 use tokio::{net::TcpListener, sync::watch};
 
 pub use self::live::{FiguresOfRun, LiveFigures};

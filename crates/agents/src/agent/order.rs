@@ -8,11 +8,8 @@ use std::net::IpAddr;
 use http::Uri;
 use serde_json::{Map, Value};
 use stockade_load::AllowedTargets;
-use stockade_model::{
-    latency::{Latency, LatencyFiles},
-    record::Role,
-    server::ServerOrder,
-};
+use stockade_model::latency::{Latency, LatencyFiles};
+use stockade_record::{record::Role, server::ServerOrder};
 
 /// The fields of a table, by name.
 type Fields = [(&'static str, Field)];

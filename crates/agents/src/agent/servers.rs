@@ -12,7 +12,7 @@ use std::{
 
 use async_nats::Subscriber;
 use futures_util::StreamExt;
-use stockade_model::server::{MEMORY_SHARE_MAX, ServerError, ServerMachine, ServerOrder, StartedServer};
+use stockade_record::server::{MEMORY_SHARE_MAX, ServerError, ServerMachine, ServerOrder, StartedServer};
 use tempfile::TempDir;
 use tokio::{
     sync::Mutex,

@@ -16,11 +16,8 @@ use stockade_load::{
     plan::Segment,
     schedule::Schedule,
 };
-use stockade_model::{
-    record::{AgentClockFigures, AgentFigures, ShareMoveFigures},
-    time::Time,
-    units::format_duration,
-};
+use stockade_model::{time::Time, units::format_duration};
+use stockade_record::record::{AgentClockFigures, AgentFigures, ShareMoveFigures};
 use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{

@@ -16,8 +16,8 @@ use async_nats::{Client, Subscriber, connection::State};
 use futures_util::StreamExt;
 use http::Uri;
 use serde_json::Value;
-use stockade_model::{
-    message::shown_to,
+use stockade_model::message::shown_to;
+use stockade_record::{
     record::Role,
     server::{ProcessReading, ServerError, ServerMachine, ServerOrder, StartedServer},
 };

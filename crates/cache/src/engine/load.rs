@@ -538,13 +538,14 @@ where
     fn end(&mut self, outcome: LoadOutcome) -> Duration {
         self.is_finished = true;
         let engine = self.engine;
-        let Engine { runtime, counters, strategy, store, meter, .. } = engine;
+        let Engine { runtime, counters, strategy, store, .. } = engine;
         let now = runtime.now();
         let took = now - self.started_at;
         if let Some(permit) = self.take_permit() {
             permit.record_result(outcome);
         }
-        if let Some(meter) = meter {
+        #[cfg(feature = "metrics")]
+        if let Some(meter) = &engine.meter {
             meter.record_load(took);
         }
         if outcome == LoadOutcome::Answered {

@@ -1,6 +1,10 @@
 //! The metrics of a cache, for the recorder of the `metrics` facade.
 
-use std::time::Duration;
+use std::{
+    hash::Hash,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use ::metrics::{
     Counter, Gauge, Histogram, Label, Unit, counter, describe_counter, describe_gauge, describe_histogram,
@@ -9,15 +13,17 @@ use ::metrics::{
 use stockade_model::{
     outcome::Outcome,
     telemetry::{Declaration, MetricKind, MetricUnit},
+    time::Runtime,
 };
 
 use crate::{
     breaker::BreakerState,
+    engine::Engine,
     stats::{RequestStats, Stats, StoreStats},
 };
 
 /// The interval of counters and gauges. Histograms are recorded as waits and loads end.
-pub(crate) const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The metrics of one cache, labelled with its name.
 pub(crate) struct CacheMetrics {
@@ -35,6 +41,40 @@ struct Recorded<S: 'static>(Vec<(Declaration<S>, Handle)>);
 enum Handle {
     Counter(Counter),
     Gauge(Gauge),
+}
+
+impl<K, V, R> Engine<K, V, R>
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    R: Runtime,
+{
+    /// Starts the task that records the metrics, if the cache has any.
+    pub(super) fn start_recording(self: &Arc<Self>) {
+        if self.meter.is_some() {
+            self.runtime.spawn_lasting(record_metrics(Arc::downgrade(self), self.runtime.clone()));
+        }
+    }
+
+    pub(crate) fn record_metrics(&self) {
+        if let Some(meter) = &self.meter {
+            meter.report(&self.stats(), &self.breaker_states());
+        }
+    }
+}
+
+/// Records the metrics of a cache periodically, until the cache is dropped.
+async fn record_metrics<K, V, R>(engine: Weak<Engine<K, V, R>>, runtime: R)
+where
+    K: Hash + Eq + Clone + Send + Sync + 'static,
+    V: Clone + Send + Sync + 'static,
+    R: Runtime,
+{
+    while let Some(engine) = engine.upgrade() {
+        engine.record_metrics();
+        drop(engine);
+        runtime.sleep_until(runtime.now() + REPORT_INTERVAL).await;
+    }
 }
 
 impl CacheMetrics {

@@ -417,6 +417,7 @@ where
         outcome: Outcome,
         result: LoadResult<V>,
     ) -> RequestStep<K, V> {
+        #[cfg(feature = "metrics")]
         if let Some(meter) = self.meter.as_ref().filter(|_| request.has_waited) {
             meter.record_wait(self.runtime.now() - request.at);
         }

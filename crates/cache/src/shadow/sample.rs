@@ -30,14 +30,14 @@ const BOUND_MIN: u64 = 1 << 12;
 /// All keys.
 const BOUND_MAX: u64 = 1 << 32;
 /// After this time with few keys and requests the sample grows again.
-const GROWTH_INTERVAL: Duration = Duration::from_mins(10);
+const GROWTH_INTERVAL: Duration = Duration::from_secs(10 * 60);
 /// Of so many keys the first load of one may be awaited.
 const KEYS_FOR_A_FIRST_LOAD: usize = 16;
 /// How long a first load is awaited.
 const FIRST_LOAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Parts of the last hour.
 const PARTS: usize = 12;
-const PART: Duration = Duration::from_mins(5);
+const PART: Duration = Duration::from_secs(5 * 60);
 
 #[derive(Debug)]
 pub(super) struct Sample {

@@ -119,7 +119,7 @@ where
         };
         let number = journal.number() + 1;
         journal.follow(number)?;
-        let new = self.path.with_added_extension("new");
+        let new = journal::beside(&self.path, "new");
         let written = private_file::create(&new).and_then(|file| {
             let entries = self.snapshots.write_with(cache, now, number, &file)?;
             file.sync_all()?;

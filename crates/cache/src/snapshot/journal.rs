@@ -116,7 +116,15 @@ fn check(keys: Seed, tags: Seed) -> u64 {
 }
 
 pub(super) fn path(snapshot: &Path, number: u64) -> PathBuf {
-    snapshot.with_added_extension(format!("invalidated.{number}"))
+    beside(snapshot, &format!("invalidated.{number}"))
+}
+
+/// The path of a snapshot with one more extension.
+pub(super) fn beside(snapshot: &Path, extension: &str) -> PathBuf {
+    let mut name = snapshot.file_name().unwrap_or_default().to_owned();
+    name.push(".");
+    name.push(extension);
+    snapshot.with_file_name(name)
 }
 
 /// The numbers of the journals beside a snapshot.

@@ -50,20 +50,20 @@ impl Strategy {
     /// one load, which may take 30 s, and wait for its end. A load that takes twice as long as nearly all others is
     /// [hedged](HedgeAfter::Learned). Nothing stale is served. It is not a preset: those have the times of the published tests.
     pub const DEFAULT: Self = Self {
-        fetch: Fetch::Coalesce { wait_timeout: Duration::from_mins(1) },
+        fetch: Fetch::Coalesce { wait_timeout: Duration::from_secs(60) },
         load: LoadBounds {
             deadline: Duration::from_secs(30),
             hedge_after: Some(HedgeAfter::Learned),
             ..LoadBounds::DEFAULT
         },
-        ttl: Some(Duration::from_mins(1)),
+        ttl: Some(Duration::from_secs(60)),
         limit: Some(Limit::entries(10_000)),
         ..NONE
     };
 }
 
 /// Values expire, and every request that finds one expired loads.
-const SIMPLE: Strategy = Strategy { ttl: Some(Duration::from_mins(1)), ..NONE };
+const SIMPLE: Strategy = Strategy { ttl: Some(Duration::from_secs(60)), ..NONE };
 
 /// Values expire, and one request loads for all. The timeout is that of nginx's cache lock.
 const COALESCED: Strategy =
@@ -72,7 +72,7 @@ const COALESCED: Strategy =
 /// Values are served stale for six hours while loads fail, as in Belfrage.
 const FALLBACK: Strategy = Strategy {
     load: LoadBounds { soft_timeout: Some(Duration::from_millis(500)), ..LoadBounds::DEFAULT },
-    sie: Duration::from_hours(6),
+    sie: Duration::from_secs(6 * 60 * 60),
     throttle: Duration::from_secs(1),
     ..COALESCED
 };
@@ -109,12 +109,12 @@ presets! {
     XFETCH "xfetch" "one background refresh, at random, likelier towards the end of the ttl" =
         Strategy { refresh: Refresh::XFetch { beta: 1.0 }, ..COALESCED };
     SWR "swr" "stale for one minute after the ttl, with one background refresh" =
-        Strategy { swr: Duration::from_mins(1), ..COALESCED };
+        Strategy { swr: Duration::from_secs(60), ..COALESCED };
     FALLBACK "fallback" "stale for six hours after the ttl if the load fails or is slow" = FALLBACK;
     BREAKER "breaker" "as fallback, and a breaker stops loads while the source fails" =
         Strategy { breaker: Some(Breaker::DEFAULT), ..FALLBACK };
     FALLBACK_ASK_FIRST "fallback_ask_first" "stale for six hours after the ttl if the load fails; each request loads first" =
-        Strategy { sie: Duration::from_hours(6), ..SIMPLE };
+        Strategy { sie: Duration::from_secs(6 * 60 * 60), ..SIMPLE };
 }
 
 /// There is no preset with this name.

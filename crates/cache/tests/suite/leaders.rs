@@ -270,8 +270,8 @@ type Received = (Result<usize, Error>, Outcome, Duration);
 fn hedged(loads_take: Vec<Option<Duration>>) -> (usize, Vec<Received>) {
     let (time, loads_take) = (Virtual::new(), Arc::new(loads_take));
     let mut strategy =
-        Strategy { ttl: Some(Duration::from_mins(1)), ..Strategy::preset("stampede").unwrap() };
-    strategy.fetch = stockade_cache::Fetch::Coalesce { wait_timeout: Duration::from_mins(1) };
+        Strategy { ttl: Some(Duration::from_secs(60)), ..Strategy::preset("stampede").unwrap() };
+    strategy.fetch = stockade_cache::Fetch::Coalesce { wait_timeout: Duration::from_secs(60) };
     strategy.load.deadline = 10 * LOAD;
     strategy.load.hedge_after = Some(HedgeAfter::Time(3 * LOAD));
     let cache: Cache<&str, usize, Virtual> =
@@ -335,8 +335,8 @@ fn slow_or_silent_load_is_hedged_once_an_interval() {
 /// Its hedges wait for a learned time.
 fn learning_cache(time: &Virtual) -> Cache<u64, u64, Virtual> {
     let mut strategy =
-        Strategy { ttl: Some(Duration::from_hours(1)), ..Strategy::preset("stampede").unwrap() };
-    strategy.fetch = stockade_cache::Fetch::Coalesce { wait_timeout: Duration::from_mins(1) };
+        Strategy { ttl: Some(Duration::from_secs(60 * 60)), ..Strategy::preset("stampede").unwrap() };
+    strategy.fetch = stockade_cache::Fetch::Coalesce { wait_timeout: Duration::from_secs(60) };
     strategy.load.hedge_after = Some(HedgeAfter::Learned);
     Cache::builder(strategy).build_on(time.clone(), Seed(1)).unwrap()
 }
@@ -415,8 +415,8 @@ fn source_that_is_slow_altogether_gets_few_hedges() {
 fn hedge_that_an_invalidated_value_overtakes_is_an_error() {
     let time = Virtual::new();
     let mut strategy =
-        Strategy { ttl: Some(Duration::from_mins(1)), ..Strategy::preset("stampede").unwrap() };
-    strategy.fetch = stockade_cache::Fetch::Coalesce { wait_timeout: Duration::from_mins(1) };
+        Strategy { ttl: Some(Duration::from_secs(60)), ..Strategy::preset("stampede").unwrap() };
+    strategy.fetch = stockade_cache::Fetch::Coalesce { wait_timeout: Duration::from_secs(60) };
     strategy.load.hedge_after = Some(HedgeAfter::Time(3 * LOAD));
     let cache: Cache<&str, u32, Virtual> =
         Cache::builder(strategy).tags(|_, _, tag| tag("all")).build_on(time.clone(), Seed(1)).unwrap();

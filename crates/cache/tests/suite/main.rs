@@ -16,6 +16,7 @@ mod live;
 mod loading;
 mod lock_deadline;
 mod many_entries;
+#[cfg(feature = "metrics")]
 mod metrics;
 mod own_times;
 mod queues;

@@ -67,19 +67,3 @@ fn metrics_are_recorded() {
     let sum: f64 = sum.expect("the sum is rendered").parse().unwrap();
     assert!((sum - 9.0 * 0.02).abs() < 1e-9, "nine waited for 20 ms: {sum}");
 }
-
-#[cfg(feature = "spec")]
-#[test]
-fn stats_are_serialised_under_the_names_of_their_fields() {
-    let cache: Cache<u32, u32, _> = Cache::builder(Strategy::STAMPEDE)
-        .count_lookups()
-        .build_on(Virtual::new(), Seed(1))
-        .expect("a valid strategy");
-    cache.insert(1, 2);
-    assert_eq!(cache.get(&1), Some(2));
-    let written = toml::Table::try_from(cache.stats()).expect("a table");
-    let integer = |value: &toml::Value| value.as_integer();
-    assert_eq!(integer(&written["lookups"]["hits"]), Some(1));
-    assert_eq!(integer(&written["entries"]), Some(1));
-    assert_eq!(written.try_into(), Ok(cache.stats()));
-}

@@ -51,7 +51,10 @@ fn cache_in_a_static_serves_one_runtime_after_the_other() {
 
 #[test]
 fn loads_run_without_a_runtime_of_the_caller() {
-    let cache: Cache<u64, u64> = Cache::builder(stampede()).metrics("without a runtime").build().unwrap();
+    let builder = Cache::<u64, u64>::builder(stampede());
+    #[cfg(feature = "metrics")]
+    let builder = builder.metrics("without a runtime");
+    let cache = builder.build().unwrap();
     let answer = futures_util::FutureExt::now_or_never(cache.get_with(1, || loaded(1)));
     assert!(answer.is_none(), "the load goes on without its caller");
     while cache.get(&1).is_none() {

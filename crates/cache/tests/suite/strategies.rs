@@ -180,6 +180,7 @@ fn expired_key_starts_a_new_episode_of_one_load() {
     assert!(oldest < 100 * MS, "{oldest:?}");
 }
 
+#[cfg(feature = "spec")]
 #[test]
 fn unknown_names_suggest_the_nearest() {
     let message = |name| Cached::preset(name).unwrap_err().to_string();
@@ -336,4 +337,20 @@ proptest! {
         }
         prop_assert_eq!(stats.outcomes(), outcomes);
     }
+}
+
+#[cfg(feature = "spec")]
+#[test]
+fn stats_are_serialised_under_the_names_of_their_fields() {
+    let cache: Cache<u32, u32, _> = Cache::builder(Cached::STAMPEDE)
+        .count_lookups()
+        .build_on(Virtual::new(), Seed(1))
+        .expect("a valid strategy");
+    cache.insert(1, 2);
+    assert_eq!(cache.get(&1), Some(2));
+    let written = toml::Table::try_from(cache.stats()).expect("a table");
+    let integer = |value: &toml::Value| value.as_integer();
+    assert_eq!(integer(&written["lookups"]["hits"]), Some(1));
+    assert_eq!(integer(&written["entries"]), Some(1));
+    assert_eq!(written.try_into(), Ok(cache.stats()));
 }

@@ -15,10 +15,13 @@ use stockade_model::{
 };
 
 fn cache() -> Cache<u64, u64> {
-    Cache::builder(Strategy { ttl: Some(Duration::from_hours(1)), ..Strategy::preset("stampede").unwrap() })
-        .tags(|key, _, tag| tag(if key % 2 == 0 { "even" } else { "odd" }))
-        .build()
-        .unwrap()
+    Cache::builder(Strategy {
+        ttl: Some(Duration::from_secs(60 * 60)),
+        ..Strategy::preset("stampede").unwrap()
+    })
+    .tags(|key, _, tag| tag(if key % 2 == 0 { "even" } else { "odd" }))
+    .build()
+    .unwrap()
 }
 
 /// One writer of a key reads its own writes, while other keys, another tag and nothing are invalidated, and loads are in flight.

@@ -1,12 +1,9 @@
 use std::collections::BTreeMap;
 
-use stockade_model::{
-    outcome::Outcomes,
-    record::{
-        Arm, CacheFigures, Calls, Disturbance, Host, HttpFigures, Interval, NoiseArm, OpenFigures, Role,
-        SCHEMA, Usage,
-    },
-    seed::Seed,
+use stockade_model::{outcome::Outcomes, seed::Seed};
+use stockade_record::record::{
+    Arm, CacheFigures, Calls, Disturbance, Host, HttpFigures, Interval, NoiseArm, OpenFigures, Role, SCHEMA,
+    Usage,
 };
 
 use super::{report::FORMATS, *};

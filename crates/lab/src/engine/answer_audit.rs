@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use stockade_model::{record, units::milliseconds};
+use stockade_model::units::milliseconds;
+use stockade_record::record;
 
 /// Checks every answer of an open load.
 pub(super) struct AnswerAudit {

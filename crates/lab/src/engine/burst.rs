@@ -13,12 +13,14 @@ use std::{
 use stockade_cache::{Builder, Cache, Error, Strategy, heap_bytes};
 use stockade_model::{
     outcome::{Outcome, Outcomes},
-    record::{self, BurstTimes, Calls, Percentiles},
     seed::Seed,
     source::{Document, Source},
     time::{Runtime, Time},
-    timing::Timing,
     units::milliseconds,
+};
+use stockade_record::{
+    record::{self, BurstTimes, Calls, Percentiles},
+    timing::Timing,
 };
 use stockade_source::{SourceBehavior, StagedSource};
 use tokio::sync::mpsc;

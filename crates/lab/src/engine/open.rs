@@ -12,13 +12,12 @@ use rand::RngExt;
 use stockade_cache::{InvalidStrategy, Invalidation};
 use stockade_model::{
     outcome::Outcome,
-    record,
     seed::{Rng, Seed},
     source::Source,
     time::{Runtime, Time, before, yield_now},
-    timing::Timing,
     units::{format_duration, milliseconds},
 };
+use stockade_record::{record, timing::Timing};
 use stockade_source::{SourceBehavior, StagedSource, VersionedDocument};
 use tokio::sync::mpsc;
 

@@ -9,11 +9,11 @@ use std::{
 
 use stockade_cache::InvalidStrategy;
 use stockade_model::{
-    record::ClockKind,
     seed::Seed,
     source::{Source, SourceError},
     time::{Live, Stalled, Virtual},
 };
+use stockade_record::record::ClockKind;
 use stockade_services::ServiceError;
 use stockade_source::{OpenError, OpenFuture};
 

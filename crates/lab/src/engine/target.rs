@@ -1,6 +1,7 @@
 //! The two targets in this process: a burst and an open load.
 
-use stockade_model::{record::OriginStage, units::milliseconds};
+use stockade_model::units::milliseconds;
+use stockade_record::record::OriginStage;
 use stockade_source::{Availability, SourceStage, SourceUrl};
 
 use super::{Burst, OpenLoad, TrafficLimitError};

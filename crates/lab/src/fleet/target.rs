@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, num::NonZeroUsize, thread, time::Duration};
 use stockade_cache::{RequestStats, StoreStats};
 use stockade_model::{
     outcome::Outcomes,
-    record::{Calls, Extremes, LoadFigures, OpenFigures, OriginStage, Times},
     units::{milliseconds, stretched},
 };
+use stockade_record::record::{Calls, Extremes, LoadFigures, OpenFigures, OriginStage, Times};
 
 use super::{
     Fleet,

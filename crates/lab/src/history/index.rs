@@ -12,7 +12,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use stockade_model::record::{ClockKind, Host, Record, Verdict};
+use stockade_record::record::{ClockKind, Host, Record, Verdict};
 
 use crate::{
     compare::{is_estimated, load, settings},

@@ -13,11 +13,9 @@ use std::{
 use rustix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
 use stockade_load::generator::busy_wait;
-use stockade_model::{
-    record::{Accounting, Role, ThreadShares},
-    units::{milliseconds, stretched},
-};
+use stockade_model::units::{milliseconds, stretched};
 use stockade_net::proc::{ThreadId, ThreadTimes, process_tree, thread_times};
+use stockade_record::record::{Accounting, Role, ThreadShares};
 
 use super::sampler::CounterPage;
 use crate::host::instant;

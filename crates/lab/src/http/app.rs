@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use stockade_model::record::OriginStage;
+use stockade_record::record::OriginStage;
 
 use super::{HttpError, HttpLoad, sampler::TargetEndpoint, settings::start_with_settings};
 use crate::{

@@ -1,7 +1,7 @@
 //! Estimates the memory of a cache from the recipe and the limit.
 
 use serde_json::Value;
-use stockade_model::server::MEMORY_SHARE_MAX;
+use stockade_record::server::MEMORY_SHARE_MAX;
 
 /// The proxy's default limit.
 pub(super) const LIMIT_BYTES: u64 = 256 << 20;

@@ -13,11 +13,11 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
-use stockade_model::{
+use stockade_net::proc;
+use stockade_record::{
     record::Role,
     server::{ProcessReading, ServerError, StartedServer},
 };
-use stockade_net::proc;
 
 use super::fetch::get;
 use crate::host::instant;

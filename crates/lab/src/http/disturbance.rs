@@ -5,8 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use stockade_model::record::{Disturbance, Role};
 use stockade_net::proc::{self, CpuTicks};
+use stockade_record::record::{Disturbance, Role};
 
 use crate::host::instant;
 

@@ -6,7 +6,7 @@ use stockade_load::{
     generator::{LoadProgress, LoadTest},
     summary::Summary,
 };
-use stockade_model::record::{
+use stockade_record::record::{
     Arm, Expectation, HttpFigures, Hypothesis, Interval, Record, StatsProvider, Verdict,
 };
 

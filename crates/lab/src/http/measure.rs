@@ -4,10 +4,12 @@ use std::{collections::BTreeMap, env, fs, path::Path, sync::Arc, time::Duration}
 
 use stockade_load::{generator::LoadTestRun, summary::Summary, tally::Tally};
 use stockade_model::{
-    record::{self, Calls, HttpFigures, OpenFigures, Role},
     seed::Seed,
-    server::{ServerOrder, StartedServer},
     units::{format_count, milliseconds},
+};
+use stockade_record::{
+    record::{self, Calls, HttpFigures, OpenFigures, Role},
+    server::{ServerOrder, StartedServer},
 };
 
 use super::{

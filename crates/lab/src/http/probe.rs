@@ -6,10 +6,10 @@ use std::{
 };
 
 use stockade_model::{
-    record,
     seed::Seed,
     units::{format_duration, milliseconds, stretched},
 };
+use stockade_record::record;
 
 use super::fetch::{TimedReply, fetch_timed};
 

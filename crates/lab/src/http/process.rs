@@ -6,11 +6,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use stockade_model::{
+use stockade_net::proc;
+use stockade_record::{
     record::{Role, Usage},
     server::{ProcessReading, StartedServer},
 };
-use stockade_net::proc;
 
 use super::accounting::AccountedProcess;
 use crate::host::instant;

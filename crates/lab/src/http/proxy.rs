@@ -3,10 +3,10 @@
 use std::{path::Path, sync::Arc};
 
 use serde_json::{Map, Value, json};
-use stockade_model::{
+use stockade_model::units::parse_size;
+use stockade_record::{
     record::{OriginStage, Role},
     server::{ServerOrder, StartedServer},
-    units::parse_size,
 };
 
 use super::{

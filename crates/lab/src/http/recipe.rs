@@ -8,10 +8,8 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use stockade_model::{
-    record::OriginStage,
-    units::{format_duration, milliseconds, parse_duration},
-};
+use stockade_model::units::{format_duration, milliseconds, parse_duration};
+use stockade_record::record::OriginStage;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecipeSpec {

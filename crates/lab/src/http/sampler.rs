@@ -9,12 +9,10 @@ use stockade_load::{
     sample::{FailureClass, Sample},
     tally::Tally,
 };
-use stockade_model::{
-    outcome::Outcomes,
+use stockade_model::{outcome::Outcomes, seed::Seed, units::format_duration};
+use stockade_record::{
     record::{self, Accounting, CacheContents, Role, StatsProvider, Times, Usage},
-    seed::Seed,
     server::{MEMORY_SHARE_MAX, StartedServer},
-    units::format_duration,
 };
 
 use super::{
@@ -410,10 +408,9 @@ mod tests {
 
     use rustix::process::{Pid, Signal, kill_process};
     use stockade_load::{generator::GeneratorSecond, sample::Response};
-    use stockade_model::{
-        outcome::Outcome,
+    use stockade_model::{outcome::Outcome, time::Time};
+    use stockade_record::{
         server::{ProcessReading, ServerError},
-        time::Time,
         timing::Timing,
     };
 

@@ -6,7 +6,8 @@ use std::{
 };
 
 use serde_json::{Map, Value};
-use stockade_model::{private_file, record::Role};
+use stockade_model::private_file;
+use stockade_record::record::Role;
 use stockade_source::secrets::masked_file;
 
 use super::{

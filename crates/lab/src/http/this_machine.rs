@@ -6,7 +6,7 @@ use std::{
 };
 
 use serde_json::{Map, Value, json};
-use stockade_model::{
+use stockade_record::{
     record::Role,
     server::{ServerError, ServerMachine, ServerOrder, StartedServer},
 };

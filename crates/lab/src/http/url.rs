@@ -2,9 +2,9 @@
 
 use std::{path::Path, sync::Arc};
 
-use stockade_model::{
+use stockade_model::seed::Seed;
+use stockade_record::{
     record::{OriginStage, Role},
-    seed::Seed,
     server::StartedServer,
 };
 

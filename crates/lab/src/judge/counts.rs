@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use stockade_model::record::{Expectation, Verdict};
+use stockade_record::record::{Expectation, Verdict};
 
 use super::{Case, Comparison, Figures, Selector, existing};
 

@@ -2,7 +2,7 @@
 
 use std::slice;
 
-use stockade_model::record::Look;
+use stockade_record::record::Look;
 
 use super::{Binding, Case, Claim, Comparison, Figures, Selector, existing, times::TimedComparison};
 use crate::{

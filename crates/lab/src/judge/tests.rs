@@ -2,12 +2,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use stockade_model::{
-    outcome::Outcomes,
-    record::{
-        Audit, BurstFigures, CacheFigures, Calls, Disturbance, HttpFigures, Interval, LoadFigures,
-        OpenFigures, Role, Run, Times,
-    },
+use stockade_model::outcome::Outcomes;
+use stockade_record::record::{
+    Audit, BurstFigures, CacheFigures, Calls, Disturbance, HttpFigures, Interval, LoadFigures, OpenFigures,
+    Role, Run, Times,
 };
 
 use super::*;
@@ -512,7 +510,7 @@ fn verdict_beside(seconds: &[(f64, Option<Disturbance>)]) -> (Verdict, String) {
     let duration = Duration::from_secs(seconds.len() as u64);
     let mut fold = results.fold(Some(duration));
     for (second, (response_ms, disturbance)) in (0..).zip(seconds) {
-        let times: stockade_model::histogram::Histogram =
+        let times: stockade_record::histogram::Histogram =
             [Duration::from_secs_f64(response_ms / 1e3); 100].into_iter().collect();
         let times = Times { response: times.clone(), service: times, ..Times::default() };
         fold.add(&Interval { second, times, disturbance: *disturbance, ..Interval::default() });

@@ -12,7 +12,7 @@
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
-use stockade_model::record::{Effect, Expectation, NoiseArm, Run, Verdict};
+use stockade_record::record::{Effect, Expectation, NoiseArm, Run, Verdict};
 
 use super::{Binding, Case, Comparison, Figures, Selector, existing, expr::Op};
 use crate::{

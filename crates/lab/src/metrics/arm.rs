@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use stockade_model::{
-    histogram::{Distribution, Histogram},
     outcome::Outcomes,
-    record::{Audit, LoadFigures, OpenFigures, Role, Run},
     units::{ByteFigures, milliseconds, ratio},
+};
+use stockade_record::{
+    histogram::{Distribution, Histogram},
+    record::{Audit, LoadFigures, OpenFigures, Role, Run},
 };
 
 use super::{Evidence, Metric, Results, median, results::is_known, sent_while_due};

@@ -2,11 +2,8 @@
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-use stockade_model::{
-    outcome::Outcomes,
-    record::{CacheContents, Interval, Role, Times, Usage},
-    units::milliseconds,
-};
+use stockade_model::{outcome::Outcomes, units::milliseconds};
+use stockade_record::record::{CacheContents, Interval, Role, Times, Usage};
 
 const NANOS_PER_S: u128 = 1_000_000_000;
 

@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use stockade_model::{
-    outcome::Outcomes,
+use stockade_model::outcome::Outcomes;
+use stockade_record::{
     record::{Run, StatsProvider, Times},
     telemetry::measurement::MeasurementSnapshot,
 };

@@ -1,6 +1,7 @@
 //! Bounds of the figures that a run will have, while it goes on.
 
-use stockade_model::{histogram::Histogram, units::milliseconds};
+use stockade_model::units::milliseconds;
+use stockade_record::histogram::Histogram;
 
 use super::{
     FigureWindow, Fold, Metric,
@@ -141,10 +142,8 @@ mod tests {
     use std::time::Duration;
 
     use proptest::prelude::*;
-    use stockade_model::{
-        outcome::Outcomes,
-        record::{Disturbance, Interval, Role, Times},
-    };
+    use stockade_model::outcome::Outcomes;
+    use stockade_record::record::{Disturbance, Interval, Role, Times};
 
     use super::*;
 

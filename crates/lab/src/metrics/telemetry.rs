@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use stockade_model::{
+use stockade_record::{
     histogram::Histogram,
     record::{Role, Run},
     telemetry::{

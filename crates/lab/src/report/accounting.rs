@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use stockade_model::{
-    record::{Accounting, Record, ThreadShares},
-    units::format_duration,
-};
+use stockade_model::units::format_duration;
+use stockade_record::record::{Accounting, Record, ThreadShares};
 
 /// The threads of one measurement: a row for each role and kind.
 pub(super) struct AccountingTable {
@@ -80,7 +78,7 @@ fn time(milliseconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use stockade_model::record::Role;
+    use stockade_record::record::Role;
 
     use super::*;
 

@@ -9,7 +9,7 @@ mod svg;
 mod sweeps;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use stockade_model::{
+use stockade_record::{
     page,
     record::{Record, Verdict},
 };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use stockade_model::record::{AgentReport, Record, Role, Verdict};
+use stockade_record::record::{AgentReport, Record, Role, Verdict};
 
 use crate::metrics::{ArmFigures, Results};
 
@@ -14,7 +14,7 @@ struct RecordJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     record: Option<&'a str>,
     interrupted: bool,
-    hypotheses: &'a [stockade_model::record::Hypothesis],
+    hypotheses: &'a [stockade_record::record::Hypothesis],
     arms: BTreeMap<String, ArmFigures>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     agents: Vec<AgentReport>,

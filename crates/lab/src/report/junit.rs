@@ -1,7 +1,7 @@
 //! `JUnit` XML, in the form that CI services show: a test case for each hypothesis.
 
 use maud::{PreEscaped, html};
-use stockade_model::record::{Expectation, Hypothesis, Record, Verdict};
+use stockade_record::record::{Expectation, Hypothesis, Record, Verdict};
 
 use super::summary;
 use crate::metrics::Results;
@@ -90,7 +90,7 @@ mod tests {
             })
         };
         let record = serde_json::json!({
-            "schema": stockade_model::record::SCHEMA, "experiment": "A & \"B\"", "spec": "", "seed": 1, "scale": 1.0,
+            "schema": stockade_record::record::SCHEMA, "experiment": "A & \"B\"", "spec": "", "seed": 1, "scale": 1.0,
             "repeats": 1, "clock": "virtual", "started_at": "2026-11-23T10:00:00Z", "stockade": "0.1.0",
             "host": { "cpu": "", "cores": 2, "memory_mib": 1, "os": "" }, "planned": 1, "interrupted": false,
             "tests": [""], "arms": [{ "name": "a" }], "runs": [], "verdict": "refuted",

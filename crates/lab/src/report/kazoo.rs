@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use stockade_model::record::{BurstFigures, Record};
+use stockade_record::record::{BurstFigures, Record};
 
 use crate::metrics::Results;
 
@@ -74,7 +74,7 @@ fn strategy(text: &mut String, burst: &BurstFigures, whole_ms_sum: u64) -> std::
 
 #[cfg(test)]
 mod tests {
-    use stockade_model::record::{BurstTimes, Calls, Percentiles};
+    use stockade_record::record::{BurstTimes, Calls, Percentiles};
 
     use super::*;
 

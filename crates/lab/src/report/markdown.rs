@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use stockade_model::record::{Expectation, Record};
+use stockade_record::record::{Expectation, Record};
 
 use super::{accounting, html, markdown_grid, published, summary};
 use crate::metrics::Results;
@@ -125,7 +125,7 @@ mod tests {
     use std::time::Duration;
 
     use serde_json::json;
-    use stockade_model::record::{Interval, Run, SCHEMA};
+    use stockade_record::record::{Interval, Run, SCHEMA};
 
     use super::*;
 

@@ -3,7 +3,7 @@
 use std::{fmt::Write, time::Duration};
 
 use stockade_load::report::{siege, vegeta};
-use stockade_model::record::{HttpFigures, Record};
+use stockade_record::record::{HttpFigures, Record};
 
 use crate::metrics::{Evidence, Metric, Results};
 

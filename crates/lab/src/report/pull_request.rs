@@ -5,10 +5,8 @@
 
 use std::fmt::Write;
 
-use stockade_model::{
-    record::{ClockKind, Hypothesis, Record, Verdict},
-    units::format_milliseconds,
-};
+use stockade_model::units::format_milliseconds;
+use stockade_record::record::{ClockKind, Hypothesis, Record, Verdict};
 
 use super::{
     inline::{code, escape, table},
@@ -143,7 +141,7 @@ fn origin(record: &Record, directory: Option<&str>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use stockade_model::record::SCHEMA;
+    use stockade_record::record::SCHEMA;
 
     use super::*;
 
@@ -194,7 +192,7 @@ mod tests {
         let text = |n: usize| format!("{n}{}", "|".repeat(300));
         let hypotheses: Vec<_> = (0..2_000).map(|n| hypothesis(&text(n), "refuted")).collect();
         let mut record = record(&hypotheses.into());
-        let host = stockade_model::record::Host { cpu: text(0), ..record.host };
+        let host = stockade_record::record::Host { cpu: text(0), ..record.host };
         (record.experiment, record.stockade, record.host) = (text(0), text(0), host);
         record.hypotheses[0].expect[0].reason = text(0);
         let text = report(&record, &Results::default(), Some(&text(0)));

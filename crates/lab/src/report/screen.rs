@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, fmt::Write};
 
-use stockade_model::record::{Hypothesis, Record};
+use stockade_record::record::{Hypothesis, Record};
 
 use super::{
     grid,

@@ -3,11 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use stockade_load::summary::GeneratorHealth;
-use stockade_model::{
-    record::{
-        AgentReport, ClockKind, Expectation, Host, Hypothesis, LoadFigures, Record, Role, Run, Verdict,
-    },
-    units::{format_count, format_milliseconds},
+use stockade_model::units::{format_count, format_milliseconds};
+use stockade_record::record::{
+    AgentReport, ClockKind, Expectation, Host, Hypothesis, LoadFigures, Record, Role, Run, Verdict,
 };
 
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use stockade_model::record::{Record, Verdict};
+use stockade_record::record::{Record, Verdict};
 
 use super::{accounting, grid, summary};
 use crate::metrics::Results;

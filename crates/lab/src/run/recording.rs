@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use stockade_model::{
-    record::{self, Interval, OriginStage, Run},
-    units::milliseconds,
-};
+use stockade_model::units::milliseconds;
+use stockade_record::record::{self, Interval, OriginStage, Run};
 
 use crate::{
     engine::CancellationToken,

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use stockade_model::record::Look;
+use stockade_record::record::Look;
 
 use crate::statistics::FAMILY_ERROR_RATE;
 

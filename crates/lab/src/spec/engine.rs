@@ -13,7 +13,7 @@ use stockade_cache::{
     Strategy,
     spec::{Span, TomlError, value::bounded_integers},
 };
-use stockade_model::record::ClockKind;
+use stockade_record::record::ClockKind;
 use stockade_source::SourceUrl;
 use toml::Spanned;
 

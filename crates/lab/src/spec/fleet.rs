@@ -11,7 +11,8 @@ use stockade_cache::{
     },
 };
 use stockade_load::schedule::{Rate, Schedule};
-use stockade_model::{latency::Latency, record::ClockKind, units::format_duration};
+use stockade_model::{latency::Latency, units::format_duration};
+use stockade_record::record::ClockKind;
 use toml::Spanned;
 
 #[cfg(feature = "schema")]

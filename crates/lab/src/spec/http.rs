@@ -11,7 +11,8 @@ use stockade_cache::spec::{
     value::{DurationValue, TextValue},
 };
 use stockade_load::url::{BaseUrl, UrlError};
-use stockade_model::{nearest::remedy, record::ClockKind, units::format_duration};
+use stockade_model::{nearest::remedy, units::format_duration};
+use stockade_record::record::ClockKind;
 use toml::{
     Spanned,
     de::{DeTable, DeValue},

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use stockade_model::{histogram::Histogram, units::format_duration};
+use stockade_model::units::format_duration;
+use stockade_record::histogram::Histogram;
 
 use crate::{
     sample::FailureClass,
@@ -175,7 +176,8 @@ fn busy_share((cpu, elapsed): &(Duration, Duration)) -> f64 {
 mod tests {
     use std::time::UNIX_EPOCH;
 
-    use stockade_model::{time::Time, timing::Timing};
+    use stockade_model::time::Time;
+    use stockade_record::timing::Timing;
 
     use super::*;
     use crate::{sample::Sample, tally::Tally};

@@ -2,10 +2,8 @@
 
 use std::{cell::Cell, rc::Rc};
 
-use stockade_model::{
-    time::{Runtime, Time},
-    timing::Timing,
-};
+use stockade_model::time::{Runtime, Time};
+use stockade_record::timing::Timing;
 
 // why a circle: a worker starts requests, and a request that is dropped half-way leaves its sample with its worker.
 use super::worker::LoadWorker;

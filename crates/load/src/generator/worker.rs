@@ -16,10 +16,10 @@ use std::{
 
 use rustix::time::{ClockId, clock_gettime};
 use stockade_model::{
-    histogram::Histogram,
     seed::Seed,
     time::{Precise, Runtime, Time, before},
 };
+use stockade_record::histogram::Histogram;
 use tokio::{
     sync::{Barrier, Notify},
     task::{JoinError, JoinSet},

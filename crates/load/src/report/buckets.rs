@@ -2,11 +2,8 @@
 
 use std::{str::FromStr, time::Duration};
 
-use stockade_model::{
-    histogram::Histogram,
-    record::Expectation,
-    units::{UnitError, parse_duration},
-};
+use stockade_model::units::{UnitError, parse_duration};
+use stockade_record::{histogram::Histogram, record::Expectation};
 
 /// Options of the reports.
 #[derive(Clone, Debug, Default)]

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use stockade_model::{
-    histogram::Distribution,
     outcome::Outcomes,
-    record::{AgentReport, Expectation},
     units::{ByteFigures, ratio},
+};
+use stockade_record::{
+    histogram::Distribution,
+    record::{AgentReport, Expectation},
 };
 
 use crate::{

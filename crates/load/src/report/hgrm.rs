@@ -2,7 +2,8 @@
 
 use std::{fmt::Write, time::Duration};
 
-use stockade_model::{histogram::Histogram, units::milliseconds};
+use stockade_model::units::milliseconds;
+use stockade_record::histogram::Histogram;
 
 use super::ReportOptions;
 use crate::summary::Summary;

@@ -2,7 +2,8 @@
 
 use std::{io::Write, mem};
 
-use stockade_model::{histogram::Histogram, units::milliseconds};
+use stockade_model::units::milliseconds;
+use stockade_record::histogram::Histogram;
 
 use super::{
     encoder::{RunHeader, SampleEncoder},

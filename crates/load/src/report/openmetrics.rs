@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use stockade_model::{
+use stockade_record::{
     record::Role,
     telemetry::{
         TimeHistogram,

@@ -6,10 +6,12 @@ use std::{
 };
 
 use stockade_model::{
-    histogram::Histogram,
     outcome::Outcome,
-    record::{AgentReport, Expectation},
     units::{format_count, format_duration, format_size, format_span, ratio},
+};
+use stockade_record::{
+    histogram::Histogram,
+    record::{AgentReport, Expectation},
 };
 
 use super::{ReportOptions, figures::rates};

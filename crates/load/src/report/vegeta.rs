@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use stockade_model::histogram::Histogram;
+use stockade_record::histogram::Histogram;
 
 use super::{ReportOptions, go_format};
 use crate::summary::Summary;

@@ -1,6 +1,6 @@
 //! Verdicts on the bounds that a load has to meet.
 
-use stockade_model::record::{Expectation, Verdict};
+use stockade_record::record::{Expectation, Verdict};
 
 use super::{
     bound::{Bound, Bounds},

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use stockade_model::{histogram::Histogram, nearest::remedy, units::ratio};
+use stockade_model::{nearest::remedy, units::ratio};
+use stockade_record::histogram::Histogram;
 
 // why a circle: a metric's name is read as part of a bound, so a wrong one is that bound's error.
 use super::bound::BoundError;

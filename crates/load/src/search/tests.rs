@@ -4,7 +4,8 @@ use std::time::SystemTime;
 
 use proptest::prelude::*;
 use rand_distr::{Distribution, Uniform};
-use stockade_model::{record::Verdict, seed::Seed, time::Time, timing::Timing};
+use stockade_model::{seed::Seed, time::Time};
+use stockade_record::{record::Verdict, timing::Timing};
 
 use super::*;
 use crate::{

@@ -16,7 +16,7 @@ use super::{Runtime, RuntimeId, Time, blocking, coarse};
 /// Real time on tokio runtimes.
 ///
 /// Sleeps have tokio's resolution: they end up to 1 ms late, never early. On a runtime whose clock is
-/// [paused](tokio::time::pause) its time is that of the runtime.
+/// paused (`tokio::time::pause`) its time is that of the runtime.
 #[derive(Clone, Debug)]
 pub struct Live {
     /// Where its time is zero.
@@ -64,7 +64,7 @@ impl Live {
     /// process has stored.
     #[must_use]
     pub fn with_past(self) -> Self {
-        const PAST: Duration = Duration::from_hours(10 * 365 * 24);
+        const PAST: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
         let Some(began) = self.began.checked_sub(PAST) else { return self };
         Self { began, began_nanos: self.began_nanos - i64::try_from(PAST.as_nanos()).unwrap_or(0), ..self }
     }
@@ -103,7 +103,7 @@ impl Runtime for Live {
 
     fn sleep_until(&self, deadline: Time) -> impl Future<Output = ()> + Send + 'static {
         // tokio's clock may overflow beyond thirty years from now.
-        const LONGEST: Duration = Duration::from_hours(30 * 365 * 24);
+        const LONGEST: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
         let deadline = self.began + deadline.elapsed().min(LONGEST);
         let live = self.clone();
         async move {

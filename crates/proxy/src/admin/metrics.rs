@@ -4,11 +4,12 @@
 //! are `upstream`s here: `stockade_origin_*` are metrics of `stockade origin`.
 
 use stockade_cache::{GhostCounts, GhostStats, RequestStats, ShadowStats, StoreStats};
-use stockade_model::{outcome::Outcomes, telemetry::prometheus::Text};
+use stockade_model::outcome::Outcomes;
+use stockade_record::telemetry::prometheus::Text;
 
 use super::stats::{OriginStats, ProxyStats, RouteStats, ServerStats};
 
-pub(super) use stockade_model::telemetry::prometheus::CONTENT_TYPE;
+pub(super) use stockade_record::telemetry::prometheus::CONTENT_TYPE;
 
 pub(super) fn text(stats: &ProxyStats) -> String {
     let mut text = Text::default();

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use http::{HeaderValue, StatusCode, header::CONTENT_SECURITY_POLICY};
 use sha2::{Digest, Sha256};
-use stockade_model::page::{THEME_STYLE, UPLOT_NOTICE, UPLOT_SCRIPT, UPLOT_STYLE};
+use stockade_record::page::{THEME_STYLE, UPLOT_NOTICE, UPLOT_SCRIPT, UPLOT_STYLE};
 
 use super::response::{AdminResponse, of_type};
 

@@ -2,11 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 use stockade_cache::{BreakerState, RequestStats, ShadowStats, StoreStats};
-use stockade_model::{
-    outcome::Outcomes,
-    snapshot,
-    telemetry::{HistogramDeclaration, MetricValue, TimeHistogram},
-};
+use stockade_model::{outcome::Outcomes, snapshot, telemetry::MetricValue};
+use stockade_record::telemetry::{HistogramDeclaration, TimeHistogram};
 
 snapshot! {
     /// The proxy as a whole. Counters are since the start.

@@ -17,7 +17,7 @@ use stockade_model::outcome::Outcomes;
 use tokio::sync::Notify;
 
 use stockade_cache::{GhostCounts, GhostStats, RequestStats, ShadowStats, StoreStats};
-use stockade_model::telemetry::TimeHistogram;
+use stockade_record::telemetry::TimeHistogram;
 
 use super::*;
 

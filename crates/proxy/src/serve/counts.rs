@@ -5,10 +5,8 @@ use std::{
     time::Duration,
 };
 
-use stockade_model::{
-    outcome::{Outcome, Outcomes},
-    telemetry::TimeHistogram,
-};
+use stockade_model::outcome::{Outcome, Outcomes};
+use stockade_record::telemetry::TimeHistogram;
 
 #[derive(Debug, Default)]
 pub struct RouteMetrics {

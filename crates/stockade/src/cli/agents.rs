@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, net::IpAddr, num::NonZeroU32, path::PathBuf, ti
 
 use clap::Args;
 use stockade_load::TargetPattern;
-use stockade_model::{record::Role, units::parse_duration};
+use stockade_model::units::parse_duration;
+use stockade_record::record::Role;
 
 /// How to reach NATS.
 #[derive(Clone, Debug, Args)]

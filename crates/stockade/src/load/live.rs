@@ -14,7 +14,7 @@ use stockade_load::{
     summary::Summary,
     traffic::Traffic,
 };
-use stockade_model::record::{Expectation, Verdict};
+use stockade_record::record::{Expectation, Verdict};
 
 use crate::{
     cli::Out,

@@ -8,10 +8,12 @@ use stockade_lab::{
     spec::Experiment,
 };
 use stockade_model::{
-    histogram::Histogram,
     outcome::Outcomes,
-    record::{Disturbance, Interval, OriginStage, Record, Verdict},
     units::{format_count, format_duration},
+};
+use stockade_record::{
+    histogram::Histogram,
+    record::{Disturbance, Interval, OriginStage, Record, Verdict},
 };
 
 use super::{

@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use stockade_lab::{spec::Experiment, target::Scaled};
-use stockade_model::{record::ClockKind, units::stretched};
+use stockade_model::units::stretched;
+use stockade_record::record::ClockKind;
 
 /// The measurements that are left, and how long those before them took.
 pub struct TimeLeft {

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use stockade_lab::run::{RunEvent, RunObserver};
-use stockade_model::telemetry::{
+use stockade_record::telemetry::{
     family::Labels,
     measurement::{MeasurementSnapshot, RunSnapshot},
 };

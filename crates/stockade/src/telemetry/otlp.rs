@@ -8,12 +8,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use stockade_model::{
-    telemetry::{
-        MetricUnit,
-        family::{Family, FamilyKind, Labels, Series, SeriesValue, otel_name, ucum},
-        measurement::RunSnapshot,
-    },
+    telemetry::MetricUnit,
     time::{Live, Runtime, before},
+};
+use stockade_record::telemetry::{
+    family::{Family, FamilyKind, Labels, Series, SeriesValue, otel_name, ucum},
+    measurement::RunSnapshot,
 };
 
 use super::LiveFigures;

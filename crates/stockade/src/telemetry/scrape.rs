@@ -14,10 +14,8 @@ use http::{
     header::{ACCEPT, CONTENT_TYPE, VARY},
 };
 use http_body_util::Full;
-use stockade_model::{
-    telemetry::openmetrics::Exposition,
-    time::{Live, Runtime, Time},
-};
+use stockade_model::time::{Live, Runtime, Time};
+use stockade_record::telemetry::openmetrics::Exposition;
 use tokio::net::TcpListener;
 
 use super::LiveFigures;
@@ -84,7 +82,7 @@ impl Pages {
 
 #[cfg(test)]
 mod tests {
-    use stockade_model::telemetry::measurement::MeasurementSnapshot;
+    use stockade_record::telemetry::measurement::MeasurementSnapshot;
 
     use super::*;
 

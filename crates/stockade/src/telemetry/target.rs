@@ -4,7 +4,7 @@ use std::{env, path::PathBuf};
 
 use http::{HeaderName, HeaderValue};
 use stockade_load::Trust;
-use stockade_model::telemetry::family::Labels;
+use stockade_record::telemetry::family::Labels;
 
 use crate::client::{HttpTarget, HttpUrl, UrlFault};
 

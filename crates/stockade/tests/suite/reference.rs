@@ -18,16 +18,17 @@ use stockade_lab::metrics::{Metric, metrics};
 use stockade_load::report::FORMATS;
 use stockade_model::{
     outcome::Outcomes,
-    telemetry::{
-        Declaration, HistogramDeclaration, MetricKind, MetricUnit,
-        family::otel_name,
-        measurement::{
-            FailureCount, MeasurementSnapshot, OutcomeCount, ProcessSnapshot, RunSnapshot, StatusCount,
-            VerdictCount,
-        },
-    },
+    telemetry::{Declaration, MetricKind, MetricUnit},
 };
 use stockade_proxy::admin::{OriginStats, ProxyStats, RouteStats, ServerStats};
+use stockade_record::telemetry::{
+    HistogramDeclaration,
+    family::otel_name,
+    measurement::{
+        FailureCount, MeasurementSnapshot, OutcomeCount, ProcessSnapshot, RunSnapshot, StatusCount,
+        VerdictCount,
+    },
+};
 use stockade_source::SOURCES;
 
 const REWRITE: &str = "UPDATE_REFERENCE=1 cargo test -p stockade --all-features --test suite reference";

@@ -7,7 +7,7 @@ use stockade_load::{
     generator::{LoadTest, ThisProcess},
     plan::{ClosedLoop, EndCondition, Plan},
 };
-use stockade_model::histogram::Histogram;
+use stockade_record::histogram::Histogram;
 use stockade_services::NatsServer;
 
 use super::fixture::{

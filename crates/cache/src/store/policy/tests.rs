@@ -408,6 +408,7 @@ fn sieve_evicts_as_in_the_published_example() {
     assert_eq!(cache.contents(), left, "c, e and f have left");
 }
 
+#[cfg(feature = "spec")]
 #[test]
 fn unknown_name_suggests_the_nearest() {
     assert_eq!(Policy::named("lrw").unwrap(), Policy::LRW);

@@ -180,7 +180,7 @@ mod tests {
             body: Bytes::copy_from_slice(body),
             age: Duration::ZERO,
             load_duration: Duration::from_millis(20),
-            fresh_for: Some(Duration::from_mins(1)),
+            fresh_for: Some(Duration::from_secs(60)),
             stale_for: Duration::from_secs(10),
             is_negative: false,
             tags: vec!["sport".to_owned(), "wales".to_owned()],

@@ -16,7 +16,11 @@ pub(super) fn encode_outcome(key: &[u8], outcome: &RemoteLoad) -> Vec<u8> {
         RemoteLoad::Stored => ('s', ""),
         RemoteLoad::NotShared => ('u', ""),
         RemoteLoad::Released => ('-', ""),
-        RemoteLoad::Failed(reason) => ('f', &reason[..reason.floor_char_boundary(REASON_BYTES_MOST)]),
+        RemoteLoad::Failed(reason) => {
+            let mut ends = (0..=reason.len().min(REASON_BYTES_MOST)).rev();
+            let end = ends.find(|end| reason.is_char_boundary(*end)).unwrap_or(0);
+            ('f', &reason[..end])
+        }
     };
     [format!("{verdict}{}:", key.len()).as_bytes(), key, reason.as_bytes()].concat()
 }

@@ -78,7 +78,7 @@ async fn nodes<const N: usize>(redis: &RedisServer, strategy: &Strategy) -> [Nod
     nodes.try_into().unwrap_or_else(|_| unreachable!("N nodes"))
 }
 
-const MINUTE: Duration = Duration::from_mins(1);
+const MINUTE: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_cold_key_is_loaded_once_on_all_nodes() {
@@ -164,7 +164,7 @@ async fn value_inserted_on_one_node_is_served_by_all() {
 #[tokio::test]
 async fn reload_does_not_accept_a_value_of_the_tier() {
     let redis = RedisServer::start().unwrap();
-    let strategy = coalescing(Duration::from_mins(1));
+    let strategy = coalescing(Duration::from_secs(60));
     let mut nodes = Vec::new();
     for _ in 0..3 {
         nodes.push(Node::new(&redis, &strategy).await);

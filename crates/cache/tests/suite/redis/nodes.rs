@@ -19,7 +19,7 @@ use stockade_model::time::Time;
 use stockade_services::RedisServer;
 
 pub const MS: Duration = Duration::from_millis(1);
-pub const MINUTE: Duration = Duration::from_mins(1);
+pub const MINUTE: Duration = Duration::from_secs(60);
 
 /// The delay that a busy machine may add to a wait.
 pub const BUSY: Duration = Duration::from_secs(1);

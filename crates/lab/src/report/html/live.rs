@@ -14,7 +14,8 @@ use std::{
 
 use maud::{Markup, PreEscaped, html};
 use serde::Serialize;
-use stockade_model::{record::Record, units::format_span};
+use stockade_model::units::format_span;
+use stockade_record::record::Record;
 
 use super::{
     PagePlots, data, drawing, figures,
@@ -330,10 +331,8 @@ impl LivePage {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use stockade_model::{
-        outcome::Outcomes,
-        record::{Interval, Times},
-    };
+    use stockade_model::outcome::Outcomes;
+    use stockade_record::record::{Interval, Times};
 
     use super::*;
 

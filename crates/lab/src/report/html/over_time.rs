@@ -3,10 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
-use stockade_model::{
-    outcome::Outcome,
-    record::{Arm, OriginStage, Record, Role},
-};
+use stockade_model::outcome::Outcome;
+use stockade_record::record::{Arm, OriginStage, Record, Role};
 
 use super::{
     plots::{Column, HeatData, LineData, PlotData, PlotKind, Stage, XAxis},

@@ -1,6 +1,7 @@
 //! Response times by percentile; the axis stretches toward 100 %, as in HDR plots.
 
-use stockade_model::{record::Record, units::milliseconds};
+use stockade_model::units::milliseconds;
+use stockade_record::record::Record;
 
 use super::{
     plots::{PlotData, PointLine, XAxis},

@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use maud::{Markup, PreEscaped, html};
-use stockade_model::record::{Arm, Record, Verdict};
+use stockade_record::record::{Arm, Record, Verdict};
 
 use super::{PagePlots, badge, caches, data, drawing, measurements, page, prose, toolbar};
 use crate::{

@@ -3,10 +3,8 @@
 use std::{fmt::Write, time::Duration};
 
 use maud::{Markup, html};
-use stockade_model::{
-    record::Arm,
-    units::{format_count, format_milliseconds, format_span},
-};
+use stockade_model::units::{format_count, format_milliseconds, format_span};
+use stockade_record::record::Arm;
 
 use super::plots::{LineData, PlotData, rounded};
 use crate::report::junit::printable;

@@ -1,6 +1,6 @@
 //! Figures over the swept dimension: workers, or connections.
 
-use stockade_model::record::{LoadFigures, Record, Run};
+use stockade_record::record::{LoadFigures, Record, Run};
 
 use super::plots::{PlotData, PointLine, XAxis};
 use crate::{

@@ -5,7 +5,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use stockade_model::{outcome::Outcome, time::Time, timing::Timing};
+use stockade_model::{outcome::Outcome, time::Time};
+use stockade_record::timing::Timing;
 
 use crate::{
     report::RunHeader,

@@ -7,10 +7,8 @@ use stockade_lab::{
     metrics::Results,
     run::{Measuring, RunEvent},
 };
-use stockade_model::{
-    outcome::Outcomes,
-    record::{Disturbance, Interval, OriginStage, Record, SCHEMA, Times},
-};
+use stockade_model::outcome::Outcomes;
+use stockade_record::record::{Disturbance, Interval, OriginStage, Record, SCHEMA, Times};
 
 use super::*;
 

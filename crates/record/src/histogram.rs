@@ -9,7 +9,7 @@ use hdrhistogram::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::units::milliseconds;
+use stockade_model::units::milliseconds;
 
 /// A distribution of durations in nanoseconds (Tene's HDR histogram, three significant digits).
 ///

@@ -10,13 +10,14 @@ mod http;
 use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
+use stockade_model::{outcome::Outcomes, seed::Seed};
 
 pub use self::{
     accounting::{Accounting, ThreadShares},
     agents::{AgentClockFigures, AgentFigures, AgentReport, ShareMoveFigures},
     http::{CacheContents, Disturbance, HttpFigures, ProbeFigures, Role, StatsProvider, Usage},
 };
-use crate::{histogram::Histogram, outcome::Outcomes, seed::Seed};
+use crate::histogram::Histogram;
 
 /// The version of the format. Each record contains it.
 pub const SCHEMA: &str = "stockade.record/1";

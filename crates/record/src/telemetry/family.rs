@@ -1,6 +1,8 @@
 //! Metric families: the form of a snapshot from which every exporter writes.
 
-use super::{Declaration, HistogramDeclaration, MetricKind, MetricUnit, TimeHistogram};
+use stockade_model::telemetry::{Declaration, MetricKind, MetricUnit};
+
+use super::{HistogramDeclaration, TimeHistogram};
 
 /// Labels of a series. Names are attributes of OpenTelemetry, such as `error.type`; the text formats write `error_type`.
 pub type Labels = Vec<(&'static str, String)>;

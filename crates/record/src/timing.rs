@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::time::Time;
+use stockade_model::time::Time;
 
 /// When a request was due, when it started and when it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,15 +6,19 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use stockade_model::{
+    outcome::{Outcome, Outcomes},
+    snapshot,
+    telemetry::MetricUnit,
+};
+
 use super::{
-    HistogramDeclaration, MetricUnit, TimeHistogram,
+    HistogramDeclaration, TimeHistogram,
     family::{Family, FamilyKind, Labels, Series, SeriesValue, histograms, numbers},
 };
 use crate::{
     histogram::Histogram,
-    outcome::{Outcome, Outcomes},
     record::{Host, Interval, Role, Verdict},
-    snapshot,
 };
 
 /// Upper bounds of the buckets. Those from 5 ms on are the ones that OpenTelemetry advises for

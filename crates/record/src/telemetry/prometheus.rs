@@ -2,7 +2,9 @@
 
 use std::fmt::{Arguments, Display, Write};
 
-use super::{Declaration, HistogramDeclaration, MetricKind, TimeHistogram};
+use stockade_model::telemetry::{Declaration, MetricKind};
+
+use super::{HistogramDeclaration, TimeHistogram};
 
 /// The content type of the format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

@@ -3,11 +3,9 @@
 use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
+use stockade_model::units::{format_count, format_duration};
 
-use crate::{
-    histogram::{Distribution, Histogram},
-    units::{format_count, format_duration},
-};
+use crate::histogram::{Distribution, Histogram};
 
 /// A generator on another machine, and its part of a load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,7 +1,8 @@
 //! The text formats of Prometheus for families: OpenMetrics 1.0 and version 0.0.4.
 
+use stockade_model::telemetry::MetricUnit;
+
 use super::{
-    MetricUnit,
     family::{Family, FamilyKind, Series, SeriesValue},
     prometheus::{self, Label, Text},
 };

@@ -1,0 +1,24 @@
+//! What belongs to the results of a run or a load.
+//!
+//! The load generator, the lab, the planner, the agents and the servers measure with these types; reports and exporters are folds
+//! over them. This crate is above [`stockade_model`], and the cache does not need it: it has the dependencies that results need.
+//!
+//! - [`timing`], [`histogram`]: the times of a request, and the distribution of many.
+//! - [`record`]: the files of a run. Each report is a fold over them.
+//! - [`server`]: the servers that a run starts, and where.
+//! - [`telemetry`]: the figures of a run, and of a server, in the formats of other systems.
+//! - [`page`]: the style and the plots of HTML pages.
+
+#![allow(missing_docs, reason = "used by this workspace alone; a comment states what a name cannot")]
+
+pub mod histogram;
+pub mod page;
+pub mod record;
+pub mod server;
+pub mod telemetry;
+pub mod timing;
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Examples;
