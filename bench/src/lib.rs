@@ -14,6 +14,7 @@ pub mod process;
 pub mod proxies;
 pub mod responder;
 pub mod samples;
+pub mod scenarios;
 pub mod soak;
 pub mod stampede;
 pub mod statistics;

@@ -20,7 +20,12 @@ pub(crate) mod shared_tier;
 pub(crate) mod update;
 pub(crate) mod writer;
 
-use std::{borrow::Borrow, hash::Hash, sync::Arc, time::Duration};
+use std::{
+    borrow::Borrow,
+    hash::Hash,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use stockade_model::{
     outcome::Outcome,
