@@ -15,6 +15,7 @@ mod tokio;
 use std::{hint::black_box, sync::Arc};
 
 use crate::{
+    misses::Misser,
     stampede::{Stampeder, stampede},
     workload::WRITE,
 };
@@ -111,6 +112,13 @@ pub fn entrants<V: Value>() -> [Entrant<V>; 5] {
 
 /// The capacity of the caches in stampedes, which hold one entry.
 const STAMPEDE_CAPACITY: usize = 1000;
+
+/// All contenders that load what is missing.
+pub const MISSERS: [Misser; 3] = [
+    Misser { name: "stockade", miss: stockade::miss },
+    Misser { name: "quick_cache", miss: quick_cache::miss },
+    Misser { name: "moka", miss: moka::miss },
+];
 
 /// All contenders that coalesce, and tokio's `OnceCell`.
 pub const STAMPEDERS: [Stampeder; 4] = [

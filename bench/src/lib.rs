@@ -1,5 +1,6 @@
 //! Benchmarks of Stockade's parts beside comparable programs.
 
+pub mod cache_soak;
 pub mod clock;
 pub mod command;
 pub mod contenders;
@@ -9,6 +10,7 @@ pub mod herd;
 pub mod hits;
 pub mod hostile;
 pub mod known_times;
+pub mod misses;
 pub mod origin;
 pub mod process;
 pub mod proxies;

@@ -14,6 +14,7 @@ mod herd;
 mod hits;
 mod load;
 mod memory;
+mod misses;
 mod mixed;
 mod origin;
 mod proxy;
@@ -193,9 +194,10 @@ impl Bench {
 }
 
 /// All benches, in the order of RESULTS.md.
-pub const BENCHES: [Bench; 14] = [
+pub const BENCHES: [Bench; 15] = [
     hits::BENCH,
     mixed::BENCH,
+    misses::BENCH,
     bytes::BENCH,
     traces::BENCH,
     stampede::BENCH,
@@ -212,7 +214,7 @@ pub const BENCHES: [Bench; 14] = [
 
 /// A bench by its name.
 pub fn find(name: &str) -> Result<&'static Bench> {
-    static ALL: [Bench; 14] = BENCHES;
+    static ALL: [Bench; 15] = BENCHES;
     ALL.iter().find(|bench| bench.name == name).ok_or_else(|| {
         let names: Vec<_> = ALL.iter().map(|bench| bench.name).collect();
         format!("no bench is called `{name}`: choose from {}, or all", names.join(", ")).into()

@@ -1,12 +1,15 @@
 //! moka: W-TinyLFU, maintained in batches by its callers; it checks its time to live itself.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, time::Duration};
 
 use moka::sync::Cache;
 
 use super::{Contender, Value};
-use crate::clock::TTL;
-use crate::stampede::Coalesce;
+use crate::{
+    clock::TTL,
+    misses::{self, Load},
+    stampede::Coalesce,
+};
 
 /// The synchronous cache. Its time to live is exact, so every hit reads the clock of the operating system, where the
 /// others read a variable. This is not its main cost: without a time to live, with its `quanta` feature or with an
@@ -34,6 +37,18 @@ impl<V: Value> Contender<V> for Moka<V> {
         self.0.run_pending_tasks();
         usize::try_from(self.0.entry_count()).expect("they fit into memory")
     }
+}
+
+/// The time of misses, with a time to live.
+pub fn miss(how: Load, count: u64) -> Duration {
+    if how == Load::Thread {
+        let builder = Cache::builder().max_capacity(misses::CAPACITY as u64).time_to_live(TTL);
+        let cache = builder.build_with_hasher(foldhash::quality::RandomState::default());
+        return misses::by_thread(count, |key| cache.try_get_with(key, || Ok::<_, Infallible>(key)));
+    }
+    let builder = moka::future::Cache::builder().max_capacity(misses::CAPACITY as u64).time_to_live(TTL);
+    let cache = builder.build_with_hasher(foldhash::quality::RandomState::default());
+    misses::runtime().block_on(misses::by_task(count, |key| cache.try_get_with(key, misses::load(how, key))))
 }
 
 /// The asynchronous cache, for stampedes, with its defaults.

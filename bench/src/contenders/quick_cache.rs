@@ -1,12 +1,13 @@
 //! `quick_cache`: a modified CLOCK-Pro in shards, as many as four a core by default.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, time::Duration};
 
 use quick_cache::sync::Cache;
 
 use super::{Contender, Value};
 use crate::{
     clock::{self, Expiring},
+    misses::{self, Load},
     stampede::Coalesce,
 };
 
@@ -32,6 +33,16 @@ impl<V: Value> Contender<V> for QuickCache<V> {
     fn entries(&self) -> usize {
         self.0.len()
     }
+}
+
+/// The time of misses, without a time to live.
+pub fn miss(how: Load, count: u64) -> Duration {
+    let cache: Cache<u64, u64> = Cache::new(misses::CAPACITY);
+    if how == Load::Thread {
+        return misses::by_thread(count, |key| cache.get_or_insert_with(&key, || Ok::<_, Infallible>(key)));
+    }
+    let miss = async |key| cache.get_or_insert_async(&key, misses::load(how, key)).await;
+    misses::runtime().block_on(misses::by_task(count, miss))
 }
 
 /// For stampedes, with its defaults.

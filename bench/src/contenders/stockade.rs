@@ -2,12 +2,15 @@
 
 use std::{convert::Infallible, time::Duration};
 
-use stockade_cache::{Cache, Fetch, Limit, Strategy};
+use stockade_cache::{Cache, Fetch, Limit, Strategy, sync};
 use tokio::runtime::{Builder, Runtime};
 
 use super::{Contender, Value};
 use crate::clock::TTL;
-use crate::stampede::Coalesce;
+use crate::{
+    misses::{self, Load},
+    stampede::Coalesce,
+};
 
 /// Preset "stampede" with a limit and a time to live; the policy is the default one.
 pub struct Stockade<V: Value> {
@@ -47,6 +50,19 @@ pub fn patient(capacity: usize) -> Cache<u64, u64> {
     let fetch = Fetch::Coalesce { wait_timeout: Duration::from_mins(1) };
     let strategy = Strategy { fetch, limit: Some(Limit::entries(capacity)), ..preset() };
     Cache::new(strategy).expect("the strategy is sound")
+}
+
+/// The time of misses under the default strategy, with another limit.
+pub fn miss(how: Load, count: u64) -> Duration {
+    let strategy = Strategy { limit: Some(Limit::entries(misses::CAPACITY)), ..Strategy::default() };
+    if how == Load::Thread {
+        let cache: sync::Cache<u64, u64> = sync::Cache::new(strategy).expect("the strategy is sound");
+        return misses::by_thread(count, |key| cache.get_with(key, move || Ok::<_, Infallible>(key)));
+    }
+    misses::runtime().block_on(async {
+        let cache: Cache<u64, u64> = Cache::new(strategy).expect("the strategy is sound");
+        misses::by_task(count, |key| cache.get_with(key, move || misses::load(how, key))).await
+    })
 }
 
 fn preset() -> Strategy {

@@ -78,7 +78,8 @@ fn measure(sitting: &Sitting) -> Result<Vec<Figure>> {
     let store = store.to_str().ok_or("a path that is no text")?;
     let nats = ["nats-server", "--jetstream", "--addr", address, "--port", port, "--store_dir", store];
     let _nats = Server::start_anywhere(&nats, NATS)?;
-    let agents = (0..AGENTS).map(|index| Agent::start(program, &format!("a{index}"))).collect::<Result<Vec<_>>>()?;
+    let agents =
+        (0..AGENTS).map(|index| Agent::start(program, &format!("a{index}"))).collect::<Result<Vec<_>>>()?;
     let seconds = sitting.scaled(5.0, 1.0);
     let mut figures = Vec::new();
     for (count, rate) in [1, 2, AGENTS].into_iter().flat_map(|count| [(count, "425"), (count, "10000")]) {

@@ -26,7 +26,7 @@ use crate::{
     stats::Stats,
     store::{
         NewValue, Reservation, Store, StoredValue, budget::ByteUsage, held::HeldEntries,
-        invalidation::Invalidation,
+        invalidation::Invalidation, limit::Limit,
     },
     strategy::Strategy,
     tier::{InvalidationTarget, SharedTier},
@@ -123,7 +123,7 @@ where
         Some(Answer::hit(value, now - loaded))
     }
 
-    /// True if [`get`](Self::get) would return a value. It is no hit: it counts nothing, and the eviction policy does not learn of it.
+    /// True if [`get`](Self::get) would return a value. Counts nothing, and is not a hit for the eviction policy.
     #[must_use]
     pub fn contains_key<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
     where
@@ -194,7 +194,7 @@ where
     }
 
     /// Removes the entry of `key`, as a [hard](Invalidation::Hard) [invalidation](Self::invalidate) does, and returns its value, if it was
-    /// fresh. Of several callers one receives it.
+    /// fresh. Of several callers one receives it. Looks at this node's memory only.
     pub fn remove<Q>(&self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -269,7 +269,8 @@ where
     /// The value of `key`: from the store, from `load` or from another caller's load, as the strategy defines.
     ///
     /// The lookup happens when the future is first polled. `load` is called at most once. The load runs in this caller's task until it has
-    /// to wait, and then in a task of its own, that no caller's cancellation ends. It may be called long after the lookup, if this caller is
+    /// to wait, and then in a task of its own, that no caller's cancellation ends. So what it computes before its first wait is not in parallel
+    /// with this task. It may be called long after the lookup, if this caller is
     /// elected to replace a lost leader.
     pub fn get_with<L, F, E>(
         &self,
@@ -284,7 +285,7 @@ where
         self.engine.serve(key, ValueLoader(load), CacheMode::Default)
     }
 
-    /// As [`get_with`](Self::get_with), with a borrowed key, of which a `K` is made only if the value is not fresh.
+    /// As [`get_with`](Self::get_with), with a borrowed key. A `K` is made only if the value is not fresh.
     pub fn get_with_by_ref<'a, Q, L, F, E>(
         &'a self,
         key: &'a Q,
@@ -307,8 +308,9 @@ where
         }
     }
 
-    /// As [`get_with`](Self::get_with), where the load tells how long its value is served: by a `Cache-Control`, or the end of a token.
-    /// ([`Builder::lifespan`](crate::Builder::lifespan) is for values that contain it.)
+    /// As [`get_with`](Self::get_with), where the load returns how long its value is served: from a `Cache-Control`, or the end of a token.
+    /// ([`Builder::lifespan`](crate::Builder::lifespan) is for values that contain it.) It is in place of all times of the strategy, also of
+    /// `negative_ttl`; [`Strategy::lifespan`] keeps the others.
     ///
     /// ```
     /// use std::time::Duration;
@@ -596,6 +598,14 @@ where
     #[must_use]
     pub fn byte_usage(&self) -> Option<ByteUsage> {
         self.engine.byte_usage()
+    }
+
+    /// Sets another size of the [limit](Strategy::limit): its entries, its bytes, or both, as the cache was built with. Its other fields stay
+    /// as they were built, so that bytes have to have room for the largest entry. What exceeds a smaller limit is evicted before this returns,
+    /// but for bytes of loads in flight and of values that are [held](crate::Builder::held); shards that were made for a small limit stay
+    /// few. [Ghosts](crate::Builder::shadow) keep their own limits.
+    pub fn resize(&self, limit: &Limit) -> Result<(), InvalidStrategy> {
+        self.engine.store.resize(self.engine.strategy.limit.as_ref(), limit)
     }
 
     /// Sets bytes of the [limit](crate::Limit::bytes) aside, in place of those before, for memory beside the entries, such as what an

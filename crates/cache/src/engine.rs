@@ -20,17 +20,12 @@ pub(crate) mod shared_tier;
 pub(crate) mod update;
 pub(crate) mod writer;
 
-use std::{
-    borrow::Borrow,
-    hash::Hash,
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::{borrow::Borrow, hash::Hash, sync::Arc, time::Duration};
 
 use stockade_model::{
     outcome::Outcome,
     seed::Seed,
-    time::{Runtime, Time, yield_now},
+    time::{Runtime, Time},
 };
 
 use self::{
@@ -51,6 +46,7 @@ use crate::{
     store::{
         SlowLookup, Store, StoreConfig,
         budget::ByteUsage,
+        invalidate::EXAMINED_AT_ONCE,
         invalidation::{Invalidation, InvalidationSeq},
         shard::LookupResult,
     },
@@ -261,8 +257,10 @@ where
 
     /// Carries out some of what is invalidated, and leaves the rest to a task.
     fn carry_out_invalidations(&self) {
-        if self.store.carry_out() && self.store.begin_carrying_out() {
-            self.runtime.spawn_lasting(carry_out_invalidations(Arc::downgrade(&self.store)));
+        if self.store.carry_out(EXAMINED_AT_ONCE)
+            && let Some(carrying_out) = self.store.begin_carrying_out()
+        {
+            self.runtime.spawn(carrying_out.run());
         }
     }
 
@@ -353,13 +351,6 @@ where
 
     pub(crate) fn breaker_states(&self) -> Vec<(String, BreakerState)> {
         self.breakers.as_ref().map(|breakers| breakers.states(self.runtime.now())).unwrap_or_default()
-    }
-}
-
-/// Removes and changes invalidated entries, a few at a time.
-async fn carry_out_invalidations<K: Hash + Eq + Clone, V: Clone>(store: Weak<Store<K, V>>) {
-    while store.upgrade().is_some_and(|store| store.keep_carrying_out()) {
-        yield_now().await;
     }
 }
 

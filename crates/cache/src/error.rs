@@ -77,7 +77,7 @@ pub enum Error {
     /// The load had hedges, and the value that came first was invalidated before the request started. Another request loads anew.
     #[error("the value was invalidated while it was loaded")]
     Invalidated,
-    /// The load's task panicked or was aborted, and there was no leader left to replace it.
+    /// The load panicked, or its task was aborted, and there was no waiter left to replace its leader. The panic hook has its message.
     #[error("the load was lost: its task panicked or was aborted")]
     LeaderLost,
 }

@@ -8,7 +8,7 @@
 //! fresh                -> hit; early and xfetch may start a refresh
 //! stale, within swr    -> stale; one refresh starts
 //! missing, independent -> this caller loads
-//! missing, coalesce    -> the first caller leads, the others wait for its result
+//! missing, coalesce    -> the first caller leads, the others wait for its result; a slow load may be hedged
 //! the load failed      -> fallback: the stale value, within sie
 //! ```
 //!
@@ -88,7 +88,7 @@
 //! let strategy = Strategy {
 //!     ttl: Some(Duration::from_secs(30)),
 //!     limit: Some(Limit { policy: Policy::named("s3-fifo")?, ..Limit::bytes(64 << 20) }),
-//!     load: LoadBounds { max_concurrent: Some(100), queue: 1_000, ..LoadBounds::DEFAULT },
+//!     load: LoadBounds { max_concurrent: Some(100), queue: 1_000, ..Strategy::DEFAULT.load },
 //!     ..Strategy::default()
 //! };
 //! let cache: Cache<u64, Vec<u8>> = Cache::builder(strategy).weigh(heap_bytes).build()?;

@@ -35,7 +35,7 @@ where
         Self { cache, load: Arc::new(load) }
     }
 
-    /// The cache, which may be used beside this, also with other loads.
+    /// The cache itself, which also takes other loads.
     #[must_use]
     pub fn cache(&self) -> &Cache<K, V, R> {
         &self.cache

@@ -7,7 +7,7 @@ mod ghosts;
 pub(crate) mod held;
 mod idle;
 mod insert;
-mod invalidate;
+pub(crate) mod invalidate;
 pub(crate) mod invalidation;
 pub(crate) mod limit;
 pub(crate) mod listing;
@@ -16,6 +16,7 @@ pub mod policy;
 pub(crate) mod refills;
 pub(crate) mod removal;
 mod reservation;
+mod resize;
 pub(crate) mod shard;
 mod sweep;
 mod tags;
@@ -52,7 +53,7 @@ use self::{
 };
 use crate::{
     freshness::Lifetime,
-    locks::{RwLockReadGuard, SharedLock},
+    locks::{Lock, RwLockReadGuard, SharedLock},
     shadow::{SampledGhosts, Shadow},
     sharded::Sharded,
     stats::StoreStats,
@@ -81,6 +82,7 @@ pub(crate) struct Store<K, V> {
     refused: AtomicU64,
     outdated: AtomicU64,
     invalidated: AtomicU64,
+    resizing: Lock<()>,
     /// A task carries out pending invalidations.
     is_carrying_out: AtomicBool,
     counts_lookups: bool,
@@ -237,9 +239,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         let tag_seed = seed.child("tags");
         let tagging = tags.map(|of| TagHasher::new(of, FixedState::with_seed(tag_seed.0)));
         let part = |number: usize, hasher: &_| {
-            // The first shards get the remainder of the division.
-            let entries_max = entries / shards + usize::from(number < entries % shards);
-            let shard = Shard::new(hasher, limit, entries_max, tagging.is_some(), idle);
+            let shard =
+                Shard::new(hasher, limit, limit::share(entries, shards, number), tagging.is_some(), idle);
             LockedShard { hits: AtomicU64::new(0), misses: AtomicU64::new(0), shard: SharedLock::new(shard) }
         };
         let ghosts = SampledGhosts::new(shadow.as_ref(), limit, seed.child("ghosts"));
@@ -253,6 +254,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
             refused: AtomicU64::new(0),
             outdated: AtomicU64::new(0),
             invalidated: AtomicU64::new(0),
+            resizing: Lock::new(()),
             is_carrying_out: AtomicBool::new(false),
             counts_lookups,
             is_plain: !counts_lookups && ghosts.is_none() && idle.is_none(),
@@ -373,6 +375,12 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
             weight.observe_load(bytes);
         }
         if bytes > weight.budget.max_object {
+            let max_object = weight.budget.max_object;
+            tracing::debug!(
+                bytes,
+                max_object,
+                "a value is larger than the limit's `max_object`, and is not stored"
+            );
             return Err(self.refuse(StoreRejection::TooLarge));
         }
         if !self.make_all_room(weight, key, &mut room, bytes) {
@@ -559,7 +567,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
 
     /// Removes all expired entries, in steps, and those that are invalidated. Returns the number of the expired.
     pub(crate) fn purge_expired(&self, now: Time) -> usize {
-        while self.carry_out() {}
+        while self.carry_out(usize::MAX) {}
         let mut count = 0;
         for part in self.parts.iter() {
             let mut unseen = part.shard.read().slot_count();

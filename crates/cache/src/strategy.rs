@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::{
     breaker::Breaker,
     error::InvalidStrategy,
-    freshness::{FreshnessAxes, Refresh},
+    freshness::{FreshnessAxes, Lifespan, Refresh},
     store::limit::Limit,
 };
 
@@ -43,7 +43,7 @@ pub struct Strategy {
     /// in flight (RFC 5861; Varnish calls it grace).
     pub swr: Duration,
     /// Stale if error, after `ttl` and `swr`: a request waits for a load, and receives the stale value if that fails
-    /// (RFC 5861; Varnish calls it keep, others fail-safe). Then the value is gone.
+    /// (Varnish calls it keep, others fail-safe). Then the value is gone. The `stale-if-error` of RFC 5861 counts from the ttl.
     pub sie: Duration,
     /// How long a [not-found](crate::Builder::not_found) is stored; `None`: it is answered and not stored.
     pub negative_ttl: Option<Duration>,
@@ -58,6 +58,12 @@ pub struct Strategy {
 }
 
 impl Strategy {
+    /// The times of a value that is fresh for `ttl`, and then served stale as this strategy says.
+    #[must_use]
+    pub const fn lifespan(&self, ttl: Duration) -> Lifespan {
+        Lifespan { ttl, swr: self.swr, sie: self.sie, keep: Duration::ZERO }
+    }
+
     /// Checks the values.
     pub fn check(&self) -> Result<(), InvalidStrategy> {
         if self.load.deadline.is_zero() {
@@ -211,7 +217,7 @@ pub enum Writer {
 }
 
 impl LoadBounds {
-    /// 10 s, unlimited concurrency, and 65,536 queued loads.
+    /// 10 s, no hedges, unlimited concurrency, and 65,536 queued loads. [`Strategy::DEFAULT`] has others: `..Strategy::DEFAULT.load`.
     pub const DEFAULT: Self = Self {
         deadline: Duration::from_secs(10),
         soft_timeout: None,

@@ -6,7 +6,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let cache: Cache<u64, String> = Cache::new(Strategy::default())?;
 //!
-//! // However many threads ask at once, one load runs, and the others wait for its value.
+//! // However many threads ask at once, one load runs, and the others wait for its value. (One that is very slow is hedged.)
 //! let answer = cache.get_with(7, || Ok::<_, std::io::Error>("Ada Lovelace".to_owned()))?;
 //! assert_eq!(answer.value, "Ada Lovelace");
 //! assert_eq!(cache.get(&7).as_deref(), Some("Ada Lovelace"));
@@ -54,6 +54,7 @@ use crate::{
     },
     error::{Error, InvalidStrategy},
     freshness::Lifespan,
+    stats::Stats,
     store::{StoredValue, invalidation::Invalidation},
     strategy::Strategy,
 };
@@ -76,7 +77,30 @@ where
         crate::Cache::builder(strategy).build_sync()
     }
 
-    /// The cache beneath, with its other methods: invalidation by tag, entries, statistics. A load that is passed to it runs on
+    /// A builder, for more than a strategy: it ends with [`build_sync`](Builder::build_sync).
+    ///
+    /// ```
+    /// use stockade_cache::{Strategy, sync::Cache};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let pages: Cache<String, String> =
+    ///     Cache::builder(Strategy::default()).count_lookups(true).build_sync()?;
+    /// assert_eq!(pages.stats().lookups.map(|lookups| lookups.total), Some(0));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn builder(strategy: Strategy) -> Builder<K, V> {
+        crate::Cache::builder(strategy)
+    }
+
+    /// The counters of this cache: [`crate::Cache::stats`].
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.cache.stats()
+    }
+
+    /// The cache beneath, with its other methods: entries, batches, snapshots. A load that is passed to it runs on
     /// the thread of the timers: it must not block, and has no sockets of tokio.
     #[must_use]
     pub fn as_async(&self) -> &crate::Cache<K, V> {
@@ -132,6 +156,18 @@ where
         Q: Hash + Eq + ToOwned<Owned: Into<K>> + ?Sized,
     {
         self.cache.invalidate(key, how)
+    }
+
+    /// Invalidates the entries with a tag: [`crate::Cache::invalidate_tag`].
+    #[expect(clippy::must_use_candidate, reason = "most callers do not care how many there were")]
+    pub fn invalidate_tag(&self, tag: &str, how: Invalidation) -> usize {
+        self.cache.invalidate_tag(tag, how)
+    }
+
+    /// Invalidates all entries: [`crate::Cache::invalidate_all`].
+    #[expect(clippy::must_use_candidate, reason = "most callers do not care how many there were")]
+    pub fn invalidate_all(&self, how: Invalidation) -> usize {
+        self.cache.invalidate_all(how)
     }
 
     /// The value of `key`, loaded by `load` if the strategy needs it: [`crate::Cache::get_with`]. `load` runs on this thread, once

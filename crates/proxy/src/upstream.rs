@@ -53,11 +53,11 @@ pub use settings::{
     HostHeader, OriginUrl, OriginUrlError, QUEUE_TIMEOUT, UpstreamSettings, UpstreamSettingsError,
 };
 
-/// Attempts after the first one, for requests that no origin has processed. An origin that ends busy connections, as nginx does after
-/// `keepalive_requests`, may refuse one on several in a row.
-const RESENDS_MAX: u32 = 10;
-/// As [`RESENDS_MAX`], where the origin refuses streams and keeps the connection: it may be overloaded.
-const REFUSALS_MAX: u32 = 3;
+/// Attempts after the first one.
+const RESENDS_MAX: u32 = 3;
+/// As [`RESENDS_MAX`], where connections end without an error before a request is processed: nginx ends busy ones after
+/// `keepalive_requests`, and a request may come too late on several in a row.
+const ENDED_MAX: u32 = 10;
 
 /// Clones share the connections, across runtimes.
 #[derive(Clone)]
@@ -103,10 +103,10 @@ struct ExchangeFailure {
 enum Retry {
     /// Open a connection with the permit of the closed one.
     Connect(Connecting),
-    /// Check out any connection, as this one has ended.
+    /// Check out any connection.
     Checkout,
-    /// Check out any connection. This one goes on.
-    Refused,
+    /// The same. The origin has ended this one without an error, and has not processed the request.
+    Ended,
 }
 
 impl ExchangeFailure {
@@ -208,7 +208,7 @@ impl Upstream {
                 Err(ExchangeFailure { retry: Some(Retry::Checkout), .. }) if resends < RESENDS_MAX => {
                     shared.pool.checkout(requester, reuse).await?
                 }
-                Err(ExchangeFailure { retry: Some(Retry::Refused), .. }) if resends < REFUSALS_MAX => {
+                Err(ExchangeFailure { retry: Some(Retry::Ended), .. }) if resends < ENDED_MAX => {
                     shared.pool.checkout(requester, reuse).await?
                 }
                 Err(ExchangeFailure { error, .. }) => {

@@ -16,7 +16,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
     pub(crate) fn set_aside(&self, bytes: usize) {
         let Some(account) = &self.weight else { return };
         let budget = &account.budget;
-        let bytes = bytes.min(budget.ceiling.max / SHARE_DIVISOR);
+        let bytes = bytes.min(budget.max() / SHARE_DIVISOR);
         // No lock is held while entries are evicted: their listeners may call this.
         let mut aside = std::mem::replace(&mut *account.aside.lock(), ReservedBytes::none(budget));
         loop {

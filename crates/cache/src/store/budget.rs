@@ -12,7 +12,8 @@ use crate::locks::{AtomicBool, AtomicUsize, Ordering};
 /// use never exceed the limit, not even for a moment.
 #[derive(Debug)]
 pub(crate) struct ByteBudget {
-    pub(crate) ceiling: LimitBounds,
+    max: AtomicUsize,
+    reclaim_to: AtomicUsize,
     /// Larger entries are not stored.
     pub(crate) max_object: usize,
     used: AtomicUsize,
@@ -28,8 +29,10 @@ pub(crate) struct ByteBudget {
 impl ByteBudget {
     pub(crate) fn new(limit: &Limit) -> Option<Self> {
         let bytes = limit.bytes?;
+        let LimitBounds { max, reclaim_to } = LimitBounds::new(bytes, limit.reclaim);
         Some(Self {
-            ceiling: LimitBounds::new(bytes, limit.reclaim),
+            max: AtomicUsize::new(max),
+            reclaim_to: AtomicUsize::new(reclaim_to),
             max_object: limit.max_object_bytes(bytes),
             used: AtomicUsize::new(0),
             reserved_for_loads: AtomicUsize::new(0),
@@ -41,8 +44,23 @@ impl ByteBudget {
         })
     }
 
+    /// Bytes in use beyond a smaller limit stay until they are released.
+    pub(crate) fn resize(&self, LimitBounds { max, reclaim_to }: LimitBounds) {
+        self.max.store(max, Ordering::SeqCst);
+        self.reclaim_to.store(reclaim_to, Ordering::SeqCst);
+        self.freed.notify_waiters();
+    }
+
+    pub(crate) fn max(&self) -> usize {
+        self.max.load(Ordering::Relaxed)
+    }
+
+    fn reclaim_to(&self) -> usize {
+        self.reclaim_to.load(Ordering::Relaxed)
+    }
+
     fn try_take(&self, bytes: usize) -> bool {
-        match add_below(&self.used, bytes, self.ceiling.max) {
+        match add_below(&self.used, bytes, self.max()) {
             Some(used) => {
                 self.peak.fetch_max(used, Ordering::Relaxed);
                 true
@@ -113,8 +131,8 @@ impl ByteBudget {
 
     /// Called when the limit is reached. Returns true to the caller that starts reclaiming.
     pub(crate) fn start_reclaim(&self) -> bool {
-        self.ceiling.reclaim_to < self.ceiling.max
-            && self.stored() > self.ceiling.reclaim_to
+        self.reclaim_to() < self.max()
+            && self.stored() > self.reclaim_to()
             && !self.is_reclaiming.load(Ordering::Relaxed)
             && !self.is_reclaiming.swap(true, Ordering::SeqCst)
     }
@@ -124,7 +142,7 @@ impl ByteBudget {
         if !self.is_reclaiming.load(Ordering::Relaxed) {
             return false;
         }
-        let goes_on = self.stored() > self.ceiling.reclaim_to;
+        let goes_on = self.stored() > self.reclaim_to();
         if !goes_on {
             self.is_reclaiming.store(false, Ordering::SeqCst);
         }
@@ -139,7 +157,7 @@ pub struct ByteUsage {
     pub used: usize,
     /// The part that is set aside.
     pub set_aside: usize,
-    /// The maximum of `used` since the cache was built. It never exceeds the limit.
+    /// The maximum of `used` since the cache was built. It never exceeds the limit, unless that was [made smaller](crate::Cache::resize).
     pub peak: usize,
 }
 
@@ -209,7 +227,7 @@ impl ReservedBytes {
     /// Counts these bytes as reserved for a load. Returns false if loads have reserved too much.
     pub(crate) fn try_reserve_for_load(&mut self, bytes: usize) -> bool {
         let more = bytes.saturating_sub(self.reserved_for_loads);
-        let max = (self.budget.ceiling.max / 2).max(self.budget.max_object);
+        let max = (self.budget.max() / 2).max(self.budget.max_object);
         if more > 0 && add_below(&self.budget.reserved_for_loads, more, max).is_none() {
             return false;
         }

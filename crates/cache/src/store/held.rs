@@ -19,14 +19,23 @@ pub(crate) struct HeldEntries<K, V> {
     entries: Lock<VecDeque<RemovedEntry<K, V>>>,
     bytes: AtomicUsize,
     /// From as many bytes on, no entry is evicted: that might free nothing.
-    bytes_max: usize,
+    bytes_max: AtomicUsize,
 }
 
 impl<K, V> HeldEntries<K, V> {
     /// At most a quarter of the limit, beside the entries of one eviction.
     pub(crate) fn new(is_held: IsHeldFn<V>, limit: &Limit) -> Self {
-        let bytes_max = limit.bytes.unwrap_or(usize::MAX) / 4;
+        let bytes_max = AtomicUsize::new(limit.bytes.unwrap_or(usize::MAX) / 4);
         Self { is_held, entries: Lock::default(), bytes: AtomicUsize::new(0), bytes_max }
+    }
+
+    /// The limit has another size.
+    pub(super) fn resize(&self, limit_bytes: usize) {
+        self.bytes_max.store(limit_bytes / 4, Ordering::Relaxed);
+    }
+
+    fn bytes_max(&self) -> usize {
+        self.bytes_max.load(Ordering::Relaxed)
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -34,12 +43,12 @@ impl<K, V> HeldEntries<K, V> {
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.bytes() >= self.bytes_max
+        self.bytes() >= self.bytes_max()
     }
 
     /// The share of its bound that is in use, from 0 to 1.
     pub(crate) fn fill(&self) -> f64 {
-        (self.bytes() as f64 / self.bytes_max.max(1) as f64).min(1.0)
+        (self.bytes() as f64 / self.bytes_max().max(1) as f64).min(1.0)
     }
 
     /// Keeps an entry that is in use; otherwise returns it.

@@ -3,10 +3,13 @@
 use std::{
     borrow::Borrow,
     hash::Hash,
-    sync::atomic::Ordering::{AcqRel, Relaxed, Release},
+    sync::{
+        Arc, Weak,
+        atomic::Ordering::{AcqRel, Relaxed, Release},
+    },
 };
 
-use stockade_model::time::Time;
+use stockade_model::time::{Time, yield_now};
 
 use super::{
     LockedShard, Store,
@@ -14,10 +17,39 @@ use super::{
     removal::RemovedEntries,
     shard::{self, CarriedOut, INVALIDATIONS_MAX, InvalidationFilter, Shard},
 };
-/// Entries that an invalidation of many removes or changes itself, and that a task does before others have their turn.
-const ENTRIES_AT_ONCE: usize = 4_096;
+/// Slots that an invalidation of many entries examines before it returns. A task examines the others.
+pub(crate) const EXAMINED_AT_ONCE: usize = 4_096;
 /// How often a value is examined that is written meanwhile. Then it is invalidated whatever it is.
 const PASSES_MAX: usize = 8;
+
+/// The right to carry out pending invalidations in a task. It ends with the task, also if a runtime drops that.
+pub(crate) struct CarryingOut<K, V>(Weak<Store<K, V>>);
+
+impl<K: Hash + Eq + Clone, V: Clone> CarryingOut<K, V> {
+    /// Carries out all that are pending, a few entries at a time.
+    pub(crate) async fn run(mut self) {
+        loop {
+            while self.0.upgrade().is_some_and(|store| store.carry_out(1)) {
+                yield_now().await;
+            }
+            let Some(store) = self.0.upgrade() else { return };
+            drop(self);
+            // One that began meanwhile may have relied on this task.
+            match store.carry_out(1).then(|| store.begin_carrying_out()).flatten() {
+                Some(again) => self = again,
+                None => return,
+            }
+        }
+    }
+}
+
+impl<K, V> Drop for CarryingOut<K, V> {
+    fn drop(&mut self) {
+        if let Some(store) = self.0.upgrade() {
+            store.is_carrying_out.store(false, Release);
+        }
+    }
+}
 
 impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
     /// Rejects the values of loads of a key that are in progress, and of snapshots that are being read. Returns true if there are such
@@ -134,43 +166,41 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         for part in self.parts.iter() {
             let mut shard = part.shard.write();
             count += shard.begin_invalidation(filter, how, now);
-            let (pending, is_old) = (shard.pending_invalidations(), shard.is_old());
-            drop(shard);
-            if is_old || pending > INVALIDATIONS_MAX {
-                while self.carry_out_some(part).is_some() {}
+            let (mut gone, mut hashes) = (RemovedEntries::new(), Vec::new());
+            // Under the same lock: in between, what is stored could not be told from what is invalidated.
+            while shard.is_old()
+                && let Some(some) = shard.carry_out(&mut gone)
+            {
+                hashes.extend(some.hashes);
             }
+            let pending = shard.pending_invalidations();
+            drop(shard);
+            self.drop_outside(gone);
+            self.ghosts.invalidate(&hashes, how, now);
+            while pending > INVALIDATIONS_MAX && self.carry_out_some(part).is_some() {}
         }
         self.invalidated.fetch_add(count as u64, Relaxed);
         count
     }
 
-    /// Carries out some steps of pending invalidations. Returns true if there may be more.
-    pub(crate) fn carry_out(&self) -> bool {
+    /// Carries out pending invalidations until so many slots have been examined. Returns true if there may be more.
+    pub(crate) fn carry_out(&self, most: usize) -> bool {
         let mut examined = 0;
         self.parts.iter().any(|part| {
             loop {
                 match self.carry_out_some(part) {
                     None => return false,
-                    Some(_) if examined >= ENTRIES_AT_ONCE => return true,
+                    Some(_) if examined >= most => return true,
                     Some(some) => examined += some,
                 }
             }
         })
     }
 
-    /// False: another task carries invalidations out.
-    pub(crate) fn begin_carrying_out(&self) -> bool {
-        !self.is_carrying_out.swap(true, AcqRel)
-    }
-
-    /// Carries out some steps. Returns false if that was the last, and this task is done.
-    pub(crate) fn keep_carrying_out(&self) -> bool {
-        if self.carry_out() {
-            return true;
-        }
-        self.is_carrying_out.store(false, Release);
-        // One that began meanwhile may have relied on this task.
-        self.carry_out() && self.begin_carrying_out()
+    /// `None`: another task carries invalidations out.
+    pub(crate) fn begin_carrying_out(self: &Arc<Self>) -> Option<CarryingOut<K, V>> {
+        let is_first = !self.is_carrying_out.swap(true, AcqRel);
+        is_first.then(|| CarryingOut(Arc::downgrade(self)))
     }
 
     /// One step. Returns the number of slots that it examined; `None`: nothing is pending.

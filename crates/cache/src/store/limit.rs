@@ -142,6 +142,11 @@ pub(crate) fn shards(limit: Option<&Limit>) -> usize {
     1 << by_entries.min(by_bytes).clamp(1, MOST).ilog2()
 }
 
+/// The entries of a shard. The first shards have the remainder of the division.
+pub(crate) fn share(entries: usize, shards: usize, number: usize) -> usize {
+    entries / shards + usize::from(number < entries % shards)
+}
+
 /// A limit and the size that reclaiming ends at, in entries or bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LimitBounds {

@@ -51,7 +51,7 @@ pub(crate) struct Shard<K, V> {
     entries: Vec<Option<Entry<K, V>>>,
     /// Only with an idle time.
     idle: Option<Box<IdleTimes>>,
-    /// Entries up to this version may be invalidated; 0: none of them is.
+    /// Entries up to this version may be invalidated; 0: no entry is.
     invalidated_through: Version,
     policy: PolicyInstance,
     /// Lowest slot first, so that the highest stay vacant and their memory can be released. May contain slots that
@@ -326,13 +326,14 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         K: Borrow<Q>,
     {
         let Some(entry) = &self.entries[slot as usize] else { return LookupResult::Missing { version: 0 } };
-        let (version, life) = (entry.version.get(), self.life(slot, entry));
+        let life = self.life(slot, entry);
+        let version = if life.is_removed() { 0 } else { entry.version.get() };
         if now >= life.kept_until() || !self.touch(slot, now) {
             return LookupResult::Missing { version };
         }
         self.policy.on_hit(slot, &entry.policy_data);
         let is_throttled =
-            self.has_refills && self.refills.is_throttled(key, now) && !self.is_invalidated(slot, entry);
+            self.has_refills && self.refills.is_throttled(key, now) && !self.is_tag_invalidated(slot, entry);
         LookupResult::Aged(AgedEntry { value: entry.value.clone(), life, version, is_throttled })
     }
 
@@ -409,7 +410,10 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     }
 
     pub(crate) fn version(&self, hash: u64, key: &K) -> Version {
-        self.find(hash, key).map_or(0, |(_, entry)| entry.version.get())
+        match self.find(hash, key) {
+            Some((slot, entry)) if !self.is_removed(slot, entry) => entry.version.get(),
+            _ => 0,
+        }
     }
 
     /// The weight of an entry, fresh or not.
@@ -511,8 +515,9 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     /// Removes an entry, and ends the key's claim and episode.
     pub(crate) fn remove(&mut self, hash: u64, key: &K) -> Option<RemovedEntry<K, V>> {
         self.end_refill(key);
-        let (slot, _) = self.find(hash, key)?;
+        // Also if it is gone already: of two that saw it before, one removes it.
         self.removals += 1;
+        let (slot, _) = self.find(hash, key)?;
         self.remove_slot(slot, RemovalReason::Invalidated)
     }
 
@@ -532,8 +537,24 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     #[inline(always)]
     fn choose(&mut self) -> Option<Slot> {
         let slot = self.policy.evict(&mut self.entries)?;
-        self.evicted_size += 1;
+        let is_counted = matches!(&self.entries[slot as usize], Some(entry) if self.is_removed(slot, entry));
+        self.evicted_size += u64::from(!is_counted);
         Some(slot)
+    }
+
+    /// Sets another limit of entries. What exceeds it is [evicted](Self::evict_some) later.
+    pub(crate) fn set_ceiling(&mut self, ceiling: LimitBounds) {
+        self.ceiling = ceiling;
+        self.room = self.room.min(ceiling.max);
+    }
+
+    /// Evicts some of the entries beyond the limit. Returns true if there are more.
+    pub(crate) fn evict_some(&mut self, most: usize, gone: &mut RemovedEntries<K, V>) -> bool {
+        while self.used_slots() > self.ceiling.max && gone.len() < most {
+            let Some(evicted) = self.evict() else { return false };
+            gone.push(evicted);
+        }
+        self.used_slots() > self.ceiling.max
     }
 
     /// Starts the change to another eviction policy.
@@ -573,6 +594,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             self.is_reclaiming = self.used_slots() > reclaim_to;
         }
         while self.used_slots() > max
+            && gone.len() < RECLAIM_SLICE
             && let Some(entry) = self.evict()
         {
             gone.push(entry);
@@ -623,7 +645,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         Some(RemovedEntry { key, value, weight, reason: Some(reason) })
     }
 
-    /// The reason for the removal of an entry, of which a pending invalidation may be the first.
+    /// The reason for the removal of an entry: a pending invalidation comes before others.
     #[inline]
     fn removal_reason(&self, slot: Slot, reason: RemovalReason) -> RemovalReason {
         match &self.entries[slot as usize] {

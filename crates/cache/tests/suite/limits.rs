@@ -524,3 +524,49 @@ fn limit_without_room_for_an_entry_is_refused() {
         "nothing could be stored: an entry alone costs more than `max_object`"
     );
 }
+
+#[test]
+fn limit_is_resized_while_the_cache_is_in_use() {
+    let runtime = Virtual::new();
+    for policy in &POLICIES {
+        let limit = |entries| Limit { policy, ..Limit::entries(entries) };
+        let cache: Cache<u32, u32, Virtual> =
+            Cache::builder(limited(limit(100_000))).build_on(runtime.clone(), Seed(1)).unwrap();
+        let fill = || {
+            for key in 0..200_000 {
+                cache.insert(key, key);
+            }
+        };
+        fill();
+        for entries in [5_000, 80_000, 640, 100_000] {
+            cache.resize(&limit(entries)).unwrap();
+            assert!(cache.len() <= entries, "{}: {} of {entries}", policy.name, cache.len());
+            fill();
+            assert_eq!(cache.len(), entries, "{}", policy.name);
+        }
+        for wrong in [Limit::entries(10), Limit::bytes(1_000), Limit { bytes: Some(1 << 20), ..limit(1_000) }]
+        {
+            assert!(cache.resize(&wrong).is_err(), "{wrong:?}");
+        }
+    }
+    let all = Arc::<Census>::default();
+    let limit = |bytes| Limit { max_object: Some(1_000), ..Limit::bytes(bytes) };
+    let cache = by_bytes(&runtime, limited(limit(1 << 20)), |_, alive: &Arc<Alive>| alive.bytes);
+    let fill = || {
+        for key in 0..10_000 {
+            cache.insert(key, Alive::new(500, &all));
+        }
+    };
+    fill();
+    for bytes in [1 << 18, 1 << 19, 20_000, 1 << 20] {
+        cache.resize(&limit(bytes)).unwrap();
+        let usage = cache.byte_usage().unwrap().used;
+        assert!(usage <= bytes && all.bytes.load(Ordering::SeqCst) <= usage, "{usage} of {bytes}");
+        fill();
+        let usage = cache.byte_usage().unwrap().used;
+        assert!(usage <= bytes && usage > bytes - 1_000, "{usage} of {bytes}");
+    }
+    let unlimited: Cache<u32, u32, Virtual> =
+        Cache::builder(Strategy::preset("stampede").unwrap()).build_on(runtime, Seed(1)).unwrap();
+    assert!(unlimited.resize(&Limit::entries(1_000)).is_err());
+}

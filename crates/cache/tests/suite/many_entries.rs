@@ -1,4 +1,4 @@
-//! An invalidation of many entries is in force when it returns, and is carried out beside other work.
+//! An invalidation of many entries is in force when it returns, and is carried out between other work.
 
 use std::{
     sync::{

@@ -119,10 +119,13 @@ pub(super) fn poll_once(mut load: Load) -> Option<Load> {
     if NESTED.get() >= NESTED_MAX {
         return Some(load);
     }
+    // It may be started in a load of a blocking caller.
+    let was_loading = IS_LOADING.replace(false);
     NESTED.set(NESTED.get() + 1);
     let polled =
         catch_unwind(AssertUnwindSafe(|| load.as_mut().poll(&mut Context::from_waker(Waker::noop()))));
     NESTED.set(NESTED.get() - 1);
+    IS_LOADING.set(was_loading);
     // A panic ends the load alone, as one of a task does. The panic hook has printed it.
     polled.is_ok_and(|polled| polled.is_pending()).then_some(load)
 }

@@ -129,13 +129,15 @@ impl Runtime for Live {
 
     fn spawn_load(&self, load: impl Future<Output = ()> + Send + 'static) {
         let Err(load) = blocking::leave_to_caller(load) else { return };
-        let Some(tokio) = self.tokio.clone().or_else(|| Handle::try_current().ok()) else {
-            return self.spawn(load);
-        };
-        // A load that need not wait does not cost a task.
-        let _inside = tokio.enter();
-        if let Some(load) = blocking::poll_once(Box::pin(load)) {
-            drop(tokio.spawn(load));
+        let is_its = |current: &Handle| self.tokio.as_ref().is_none_or(|tokio| tokio.id() == current.id());
+        match Handle::try_current().ok().filter(is_its) {
+            // A load that need not wait does not cost a task.
+            Some(current) => {
+                if let Some(load) = blocking::poll_once(Box::pin(load)) {
+                    drop(current.spawn(load));
+                }
+            }
+            None => self.spawn(load),
         }
     }
 

@@ -318,7 +318,8 @@ fn stream_failure(error: &h2::Error, stream: &Http2Lease, pending: &RetryableReq
     }
     // A server may close a connection at any time; other streams may have been answered on it.
     let is_stale_connection = stream.is_used && error.is_io() && pending.is_repeatable();
-    let kind = if is_refused { Retry::Refused } else { Retry::Checkout };
+    let is_ended = error.is_go_away() && error.reason() == Some(Reason::NO_ERROR);
+    let kind = if is_ended { Retry::Ended } else { Retry::Checkout };
     let retry = (is_stale_connection || is_unseen && pending.is_whole()).then_some(kind);
     ExchangeFailure { error: UpstreamError::from_http2(error, false), retry }
 }

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Entries that one step of an invalidation examines.
-const INVALIDATION_SLICE: usize = 128;
+const INVALIDATION_SLICE: usize = 32;
 
 /// An entry as it was when a caller's function looked at it.
 pub(crate) struct SeenEntry<K, V> {
@@ -41,7 +41,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     {
         let stored = self.find(hash, key).filter(|(slot, entry)| !self.is_removed(*slot, entry));
         let slot = stored.map(|(slot, _)| slot);
-        slot.is_some_and(|slot| self.invalidate_slot(slot, how, now, gone))
+        slot.is_some_and(|slot| self.invalidate_slot(slot, how, now, true, gone))
     }
 
     /// Invalidates the entries that match, in constant time but for the count of those with a tag. Returns their number.
@@ -89,7 +89,13 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             entry.is_some_and(|entry| entry.version <= pending.through)
         };
         let slots = slots.into_iter().filter(is_older).collect();
-        let mut hashes = self.invalidate_slots(slots, pending.how, pending.at, gone);
+        let mut hashes = self.invalidate_slots(
+            slots,
+            pending.how,
+            pending.at,
+            pending.filter != InvalidationFilter::All,
+            gone,
+        );
         if pending.filter == InvalidationFilter::All {
             hashes.clear();
         }
@@ -114,12 +120,12 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         self.pending.life(version, life, |tag| self.tags.as_ref().is_some_and(|tags| tags.has(slot, tag)))
     }
 
-    /// True if a pending invalidation concerns the entry.
-    pub(super) fn is_invalidated(&self, slot: Slot, entry: &Entry<K, V>) -> bool {
+    /// True if a pending invalidation by tag concerns the entry. Those of all have lifted its throttle.
+    pub(super) fn is_tag_invalidated(&self, slot: Slot, entry: &Entry<K, V>) -> bool {
         entry.version.get() <= self.invalidated_through
-            && self
-                .pending
-                .concerns(entry.version, |tag| self.tags.as_ref().is_some_and(|tags| tags.has(slot, tag)))
+            && self.pending.concerns_by_tag(entry.version, |tag| {
+                self.tags.as_ref().is_some_and(|tags| tags.has(slot, tag))
+            })
     }
 
     /// True if a pending invalidation removes the entry.
@@ -157,10 +163,10 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         gone: &mut RemovedEntries<K, V>,
         invalidated: &mut Vec<u32>,
     ) -> Vec<Slot> {
-        let is_same = |&(slot, version): &(Slot, NonZeroU32)| matches!(self.entries.get(slot as usize), Some(Some(entry)) if entry.version == version);
+        let is_same = |&(slot, version): &(Slot, NonZeroU32)| matches!(self.entries.get(slot as usize), Some(Some(entry)) if entry.version == version && !self.is_removed(slot, entry));
         let (same, changed): (Vec<_>, Vec<_>) = seen.iter().partition(|seen| is_same(seen));
         let slots = |seen: Vec<(Slot, NonZeroU32)>| seen.into_iter().map(|(slot, _)| slot).collect();
-        invalidated.extend(self.invalidate_slots(slots(same), how, now, gone));
+        invalidated.extend(self.invalidate_slots(slots(same), how, now, true, gone));
         slots(changed)
     }
 
@@ -175,13 +181,14 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         slots: Vec<Slot>,
         how: Invalidation,
         now: Time,
+        lifts_throttle: bool,
         gone: &mut RemovedEntries<K, V>,
     ) -> Vec<u32> {
         let mut invalidated = Vec::new();
         for slot in slots {
             let entry = self.entries.get(slot as usize).and_then(Option::as_ref);
             if let Some(hash) = entry.map(|entry| entry.short_hash)
-                && self.invalidate_slot(slot, how, now, gone)
+                && self.invalidate_slot(slot, how, now, lifts_throttle, gone)
             {
                 invalidated.push(hash);
             }
@@ -194,6 +201,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         slot: Slot,
         how: Invalidation,
         now: Time,
+        lifts_throttle: bool,
         gone: &mut RemovedEntries<K, V>,
     ) -> bool {
         let Some(Some(entry)) = self.entries.get(slot as usize) else { return false };
@@ -203,8 +211,10 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             gone.extend(self.remove_slot(slot, RemovalReason::Invalidated));
             return true;
         };
-        // A load that failed may succeed after the change.
-        self.refills.lift_throttle(&entry.key);
+        if lifts_throttle {
+            // A load that failed may succeed after the change.
+            self.refills.lift_throttle(&entry.key);
+        }
         self.set_life(slot, &life);
         true
     }

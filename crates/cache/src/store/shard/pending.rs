@@ -10,7 +10,7 @@ use crate::{
     store::{invalidation::Invalidation, policy::Slot, refills::Version},
 };
 
-/// Pending invalidations of a shard, above which the oldest are carried out before others begin: lookups of older entries read all of them.
+/// Pending invalidations of a shard. With more of them all are carried out at once: lookups of older entries read the whole list.
 pub(crate) const INVALIDATIONS_MAX: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub(crate) struct CarriedOut {
     pub(crate) at: Time,
 }
 
-/// True after as many stores that versions may soon begin again, so that they do not tell old entries from new ones.
+/// True after so many stores that the numbers of versions may soon begin again: an old entry may have a higher one than a new entry.
 pub(super) fn is_old(stores: u64) -> bool {
     stores > u64::from(u32::MAX / 2)
 }
@@ -102,7 +102,7 @@ impl PendingInvalidations {
     /// An entry leaves its slot.
     #[inline]
     pub(super) fn forget(&mut self, version: NonZeroU32) {
-        self.removed -= usize::from(version.get() <= self.removed_through);
+        self.removed = self.removed.saturating_sub(usize::from(version.get() <= self.removed_through));
     }
 
     /// Entries that a removal of all concerns.
@@ -124,8 +124,8 @@ impl PendingInvalidations {
         })
     }
 
-    pub(super) fn concerns(&self, version: NonZeroU32, has_tag: impl Fn(u64) -> bool) -> bool {
-        self.concerning(version, has_tag).next().is_some()
+    pub(super) fn concerns_by_tag(&self, version: NonZeroU32, has_tag: impl Fn(u64) -> bool) -> bool {
+        self.concerning(version, has_tag).any(|pending| pending.filter != InvalidationFilter::All)
     }
 
     /// The lifetime of an entry of this version.

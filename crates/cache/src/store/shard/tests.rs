@@ -67,7 +67,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             let found = self.index.find(lengthen(entry.short_hash), |&listed| listed == slot);
             assert!(found.is_some(), "a listed entry is found by its hash");
             assert!(
-                self.is_invalidated(slot, entry)
+                entry.version.get() <= self.invalidated_through
                     || self.sweep.earliest <= self.life(slot, entry).kept_until(),
                 "the sweep resumes before the first expiry"
             );
