@@ -286,11 +286,7 @@ where
     }
 
     /// As [`get_with`](Self::get_with), with a borrowed key. A `K` is made only if the value is not fresh.
-    pub fn get_with_by_ref<'a, Q, L, F, E>(
-        &'a self,
-        key: &'a Q,
-        load: L,
-    ) -> impl Future<Output = Result<Answer<V>, Error>> + Send + use<'a, K, V, R, Q, L, F, E>
+    pub async fn get_with_by_ref<Q, L, F, E>(&self, key: &Q, load: L) -> Result<Answer<V>, Error>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned: Into<K>> + Sync + ?Sized,
@@ -298,14 +294,11 @@ where
         F: Future<Output = Result<V, E>> + Send + 'static,
         E: Into<Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
     {
-        async move {
-            if let Some(answer) = self.get_answer(key) {
-                self.record_request(key);
-                return Ok(answer);
-            }
-            let key = key.to_owned().into();
-            self.engine.serve(key, ValueLoader(load), CacheMode::Default).await
+        if let Some(answer) = self.get_answer(key) {
+            self.record_request(key);
+            return Ok(answer);
         }
+        self.engine.serve(key.to_owned().into(), ValueLoader(load), CacheMode::Default).await
     }
 
     /// As [`get_with`](Self::get_with), where the load returns how long its value is served: from a `Cache-Control`, or the end of a token.

@@ -84,7 +84,7 @@ where
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let pages: Cache<String, String> =
-    ///     Cache::builder(Strategy::default()).count_lookups(true).build_sync()?;
+    ///     Cache::builder(Strategy::default()).count_lookups().build_sync()?;
     /// assert_eq!(pages.stats().lookups.map(|lookups| lookups.total), Some(0));
     /// # Ok(())
     /// # }

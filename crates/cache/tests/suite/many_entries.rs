@@ -27,7 +27,7 @@ fn numbers(time: &Virtual, strategy: Strategy) -> (Numbers, Arc<[AtomicUsize; 2]
         counts[usize::from(reason != RemovalReason::Invalidated)].fetch_add(1, Relaxed);
     };
     let tag = |_: &u32, value: &u32, tag: &mut dyn FnMut(&str)| {
-        if value % 2 == 0 {
+        if value.is_multiple_of(2) {
             tag("even");
         }
     };
