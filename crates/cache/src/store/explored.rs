@@ -134,6 +134,8 @@ fn value_loaded_before_an_invalidation_is_not_found_after_it() {
                     *source.lock() = AFTER;
                     if everything {
                         store.invalidate_all(Invalidation::Hard, Time::ZERO);
+                        assert_ne!(fresh(&store, 0), Some(BEFORE));
+                        store.carry_out(usize::MAX);
                     } else {
                         store.invalidate(&0, Invalidation::Hard, Time::ZERO);
                     }
