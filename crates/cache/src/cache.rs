@@ -123,6 +123,17 @@ where
         Some(Answer::hit(value, now - loaded))
     }
 
+    /// As [`get_answer`](Self::get_answer), for a request that the ghosts count.
+    #[inline]
+    pub(crate) fn hit<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Answer<V>>
+    where
+        K: Borrow<Q>,
+    {
+        let answer = self.get_answer(key)?;
+        self.record_request(key);
+        Some(answer)
+    }
+
     /// True if [`get`](Self::get) would return a value. Counts nothing, and is not a hit for the eviction policy.
     #[must_use]
     pub fn contains_key<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
@@ -190,7 +201,7 @@ where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned: Into<K>> + ?Sized,
     {
-        self.engine.update(&key.to_owned().into(), change)
+        self.engine.update(key, change)
     }
 
     /// Removes the entry of `key`, as a [hard](Invalidation::Hard) [invalidation](Self::invalidate) does, and returns its value, if it was
@@ -294,8 +305,7 @@ where
         F: Future<Output = Result<V, E>> + Send + 'static,
         E: Into<Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
     {
-        if let Some(answer) = self.get_answer(key) {
-            self.record_request(key);
+        if let Some(answer) = self.hit(key) {
             return Ok(answer);
         }
         self.engine.serve(key.to_owned().into(), ValueLoader(load), CacheMode::Default).await
@@ -430,11 +440,8 @@ where
         let (keys, loader) = (keys.into_iter().collect::<Vec<_>>(), loader.clone());
         async move {
             let mut pending = Vec::new();
-            let mut look_up = |key: K| match self.get_answer(&key) {
-                Some(answer) => {
-                    self.record_request(&key);
-                    Some(Ok(answer))
-                }
+            let mut look_up = |key: K| match self.hit(&key) {
+                Some(answer) => Some(Ok(answer)),
                 None => {
                     pending.push(self.engine.serve(key.clone(), loader.one(key), CacheMode::Default));
                     None

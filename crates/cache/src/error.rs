@@ -8,7 +8,7 @@ use stockade_model::units::format_duration;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The loader returned this error, whose text and source this one has. Errors are never stored.
+    /// The loader returned this error. Text and source are the loader's. Errors are never stored.
     #[error(transparent)]
     Load(Arc<dyn std::error::Error + Send + Sync>),
     /// The load of another node that shares the tier failed.

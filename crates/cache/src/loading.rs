@@ -47,8 +47,7 @@ where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned: Into<K>> + Sync + ?Sized,
     {
-        if let Some(answer) = self.cache.get_answer(key) {
-            self.cache.record_request(key);
+        if let Some(answer) = self.cache.hit(key) {
             return Ok(answer);
         }
         let (load, key): (_, K) = (Arc::clone(&self.load), key.to_owned().into());

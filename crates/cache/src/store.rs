@@ -337,8 +337,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
     where
         K: Borrow<Q>,
     {
-        let hash = self.parts.hash(key);
-        self.parts.part(hash).shard.read().is_fresh(hash, key, now)
+        self.read(key, |shard, hash| shard.is_fresh(hash, key, now))
     }
 
     pub(crate) fn version(&self, key: &K) -> Version {
@@ -468,7 +467,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
     }
 
     /// The record of a key; `None`: there is no journal.
-    pub(crate) fn journal_target(&self, key: &K) -> Option<TargetHash> {
+    pub(crate) fn journal_target<Q: Hash + ?Sized>(&self, key: &Q) -> Option<TargetHash> {
         self.journal.get().map(|_| TargetHash::Key(self.parts.hash(key)))
     }
 
@@ -567,7 +566,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
 
     /// Removes all expired entries, in steps, and those that are invalidated. Returns the number of the expired.
     pub(crate) fn purge_expired(&self, now: Time) -> usize {
-        while self.carry_out(usize::MAX) {}
+        self.carry_out(usize::MAX);
         let mut count = 0;
         for part in self.parts.iter() {
             let mut unseen = part.shard.read().slot_count();
@@ -646,7 +645,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         self.counts_lookups.then(|| (sum(|part| &part.hits), sum(|part| &part.misses)))
     }
 
-    fn read<T>(&self, key: &K, finish: impl FnOnce(&Shard<K, V>, u64) -> T) -> T {
+    fn read<Q: Hash + ?Sized, T>(&self, key: &Q, finish: impl FnOnce(&Shard<K, V>, u64) -> T) -> T {
         let hash = self.parts.hash(key);
         finish(&self.parts.part(hash).shard.read(), hash)
     }

@@ -180,11 +180,7 @@ where
     where
         E: Into<BoxError> + Send + 'static,
     {
-        if let Some(answer) = self.fresh(&key) {
-            return Ok(answer);
-        }
-        let background = Arc::clone(&self.background);
-        self.wait_for(self.cache.get_with(key, move || background.run(load)))
+        self.answer(key, |key, background| self.cache.get_with(key, move || background.run(load)))
     }
 
     /// As [`get_with`](Self::get_with), with a borrowed key: [`crate::Cache::get_with_by_ref`].
@@ -198,10 +194,10 @@ where
         Q: Hash + Eq + ToOwned<Owned: Into<K>> + ?Sized,
         E: Into<BoxError> + Send + 'static,
     {
-        self.fresh(key).map_or_else(|| self.get_with(key.to_owned().into(), load), Ok)
+        self.cache.hit(key).map_or_else(|| self.get_with(key.to_owned().into(), load), Ok)
     }
 
-    /// As [`get_with`](Self::get_with), where `load` tells how long its value is served: [`crate::Cache::get_with_lifespan`].
+    /// As [`get_with`](Self::get_with), where `load` returns how long its value is served: [`crate::Cache::get_with_lifespan`].
     pub fn get_with_lifespan<E>(
         &self,
         key: K,
@@ -210,11 +206,7 @@ where
     where
         E: Into<BoxError> + Send + 'static,
     {
-        if let Some(answer) = self.fresh(&key) {
-            return Ok(answer);
-        }
-        let background = Arc::clone(&self.background);
-        self.wait_for(self.cache.get_with_lifespan(key, move || background.run(load)))
+        self.answer(key, |key, background| self.cache.get_with_lifespan(key, move || background.run(load)))
     }
 
     /// Loads the value of `key` anew: [`crate::Cache::refresh`].
@@ -240,11 +232,9 @@ where
     where
         E: Into<BoxError> + Send + 'static,
     {
-        if let Some(answer) = self.fresh(&key) {
-            return Ok(answer);
-        }
-        let background = Arc::clone(&self.background);
-        self.wait_for(self.cache.get_validated(key, move |stored| background.run(move || load(stored))))
+        self.answer(key, |key, background| {
+            self.cache.get_validated(key, move |stored| background.run(move || load(stored)))
+        })
     }
 
     /// A loader of many keys with one call of `load`: [`crate::Cache::batch_loader`].
@@ -289,15 +279,17 @@ where
         block_on(self.cache.runtime(), future)
     }
 
-    /// Answers a hit without the runtime.
+    /// Answers a hit without the runtime, and other requests by the future that `serve` returns.
     #[inline]
-    fn fresh<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<Answer<V>>
-    where
-        K: Borrow<Q>,
-    {
-        let answer = self.cache.get_answer(key)?;
-        self.cache.record_request(key);
-        Some(answer)
+    fn answer<F: Future<Output = Result<Answer<V>, Error>>>(
+        &self,
+        key: K,
+        serve: impl FnOnce(K, Arc<BackgroundLoads>) -> F,
+    ) -> Result<Answer<V>, Error> {
+        match self.cache.hit(&key) {
+            Some(answer) => Ok(answer),
+            None => self.wait_for(serve(key, Arc::clone(&self.background))),
+        }
     }
 }
 

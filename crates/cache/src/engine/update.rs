@@ -1,6 +1,6 @@
 //! Changes a stored value by a function of it.
 
-use std::{hash::Hash, time::Duration};
+use std::{borrow::Borrow, hash::Hash, time::Duration};
 
 use stockade_model::time::{Runtime, Time};
 
@@ -37,11 +37,15 @@ where
     R: Runtime,
 {
     /// Returns the value that was kept or stored.
-    pub(crate) fn update(
+    pub(crate) fn update<Q>(
         &self,
-        key: &K,
+        key: &Q,
         mut change: impl FnMut(Option<&StoredValue<V>>) -> Update<V>,
-    ) -> Option<V> {
+    ) -> Option<V>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned: Into<K>> + ?Sized,
+    {
         loop {
             let now = self.runtime.coarse_now();
             let seen = self.store.see(key, now);
@@ -72,21 +76,29 @@ where
         }
     }
 
-    fn replace(
+    fn replace<Q>(
         &self,
-        key: &K,
+        key: &Q,
         seen: &Seen<V>,
         value: V,
         life: Lifetime,
         now: Time,
-    ) -> Result<Option<V>, Conflict> {
+    ) -> Result<Option<V>, Conflict>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned: Into<K>> + ?Sized,
+    {
         // The clock may be behind that of the stored value, which is older all the same.
         let life = Lifetime { loaded: life.loaded.max(seen.stamp.loaded), ..life };
-        let new =
-            NewValue { key: key.clone(), value: value.clone(), since: seen.since, took: Duration::ZERO };
-        let published = self.shared.is_some().then(|| loaded(&new, Some(life), now));
+        let new = NewValue {
+            key: key.to_owned().into(),
+            value: value.clone(),
+            since: seen.since,
+            took: Duration::ZERO,
+        };
+        let published = self.shared.is_some().then(|| (new.key.clone(), loaded(&new, Some(life), now)));
         if self.has_memory() {
-            let Ok(permit) = self.store.reserve_for_store(key, &value, None) else {
+            let Ok(permit) = self.store.reserve_for_store(&new.key, &value, None) else {
                 return self.remove_seen(key, seen, now);
             };
             if self.store.replace(seen, new, &life, permit, now).ok_or(Conflict)? {
@@ -97,15 +109,20 @@ where
                 self.store.write_journal(target);
             }
         }
-        if let Some(loaded) = published {
-            self.publish_write(key, &loaded);
+        if let Some((key, loaded)) = published {
+            self.publish_write(&key, &loaded);
         }
         Ok(Some(value))
     }
 
-    fn remove_seen(&self, key: &K, seen: &Seen<V>, now: Time) -> Result<Option<V>, Conflict> {
+    fn remove_seen<Q>(&self, key: &Q, seen: &Seen<V>, now: Time) -> Result<Option<V>, Conflict>
+    where
+        K: Borrow<Q>,
+        Q: Hash + Eq + ToOwned<Owned: Into<K>> + ?Sized,
+    {
         // Published first: after the removal no request on this node receives the tier's old value.
-        let target = |shared: &SharedTier<K, V>| InvalidationTarget::Key(shared.keys.encode(key));
+        let target =
+            |shared: &SharedTier<K, V>| InvalidationTarget::Key(shared.keys.encode(&key.to_owned().into()));
         self.publish_invalidation(target, Invalidation::Hard);
         if !self.store.remove_seen(seen, key, now) {
             return Err(Conflict);

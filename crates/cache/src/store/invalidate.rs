@@ -186,15 +186,15 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
     /// Carries out pending invalidations until so many slots have been examined. Returns true if there may be more.
     pub(crate) fn carry_out(&self, most: usize) -> bool {
         let mut examined = 0;
-        self.parts.iter().any(|part| {
-            loop {
-                match self.carry_out_some(part) {
-                    None => return false,
-                    Some(_) if examined >= most => return true,
-                    Some(some) => examined += some,
+        for part in self.parts.iter() {
+            while let Some(some) = self.carry_out_some(part) {
+                examined += some;
+                if examined >= most {
+                    return true;
                 }
             }
-        })
+        }
+        false
     }
 
     /// `None`: another task carries invalidations out.

@@ -77,7 +77,10 @@ impl<K: Hash + Eq + Clone> Refills<K> {
     }
 
     /// Ends the key's claim and episode after a store. Returns true if others remain.
-    pub(crate) fn end(&mut self, key: &K) -> bool {
+    pub(crate) fn end<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
         self.claims.remove(key);
         self.episodes.remove(key);
         self.throttled.remove(key);

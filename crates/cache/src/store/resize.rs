@@ -65,7 +65,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         self.set_aside(account.budget.set_aside());
         while account.budget.used() > account.budget.max() && !account.is_held_full() {
             let mut parts = self.parts.from(account.next_shard.fetch_add(1, Relaxed));
-            // What is left belongs to loads and stores in progress.
+            // Loads and stores in progress have the other bytes.
             let Some(evicted) = parts.find_map(|part| part.shard.write().evict()) else { break };
             self.drop_outside([evicted].into_iter().collect());
         }

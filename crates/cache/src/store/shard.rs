@@ -354,7 +354,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         K: Borrow<Q>,
     {
         let (slot, entry) = self.find(hash, key)?;
-        (now < self.kept_until(slot, entry)).then(|| (entry.value.clone(), self.life(slot, entry)))
+        let life = self.life(slot, entry);
+        (now < self.kept_until(slot, &life)).then(|| (entry.value.clone(), life))
     }
 
     /// True if a fresh value is stored.
@@ -362,13 +363,17 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     where
         K: Borrow<Q>,
     {
-        let is_fresh =
-            |slot, entry| now < self.life(slot, entry).expires && now < self.kept_until(slot, entry);
-        self.find(hash, key).is_some_and(|(slot, entry)| is_fresh(slot, entry))
+        self.find(hash, key).is_some_and(|(slot, entry)| {
+            let life = self.life(slot, entry);
+            now < life.expires.min(self.kept_until(slot, &life))
+        })
     }
 
     /// A fresh value with its times, for a request.
-    pub(crate) fn get_with_life(&self, hash: u64, key: &K, now: Time) -> Option<(V, Lifetime)> {
+    pub(crate) fn get_with_life<Q: Eq + ?Sized>(&self, hash: u64, key: &Q, now: Time) -> Option<(V, Lifetime)>
+    where
+        K: Borrow<Q>,
+    {
         let (slot, entry) = self.find(hash, key)?;
         let life = self.life(slot, entry);
         if now >= life.expires || !self.touch(slot, now) {
@@ -378,7 +383,10 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         Some((entry.value.clone(), life))
     }
 
-    pub(crate) fn stamp(&self, hash: u64, key: &K) -> EntryStamp {
+    pub(crate) fn stamp<Q: Eq + ?Sized>(&self, hash: u64, key: &Q) -> EntryStamp
+    where
+        K: Borrow<Q>,
+    {
         let (version, expires, loaded) = match self.find(hash, key) {
             Some((slot, entry)) if !self.is_removed(slot, entry) => {
                 (entry.version.get(), self.life(slot, entry).expires, entry.loaded)
@@ -395,8 +403,8 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     }
 
     /// From here on the entry is not served, by its lifetime and its idle time.
-    fn kept_until(&self, slot: Slot, entry: &Entry<K, V>) -> Time {
-        let kept_until = self.life(slot, entry).kept_until();
+    fn kept_until(&self, slot: Slot, life: &Lifetime) -> Time {
+        let kept_until = life.kept_until();
         self.idle.as_ref().map_or(kept_until, |idle| kept_until.min(idle.end(slot)))
     }
 
@@ -450,8 +458,9 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             self.sweep(SWEEP_SLICE, now, gone);
         }
         let &Lifetime { due, mut loaded, expires, spans } = life;
-        let is_younger =
-            |slot, there: &Entry<K, V>| there.loaded > loaded && now < self.kept_until(slot, there);
+        let is_younger = |slot, there: &Entry<K, V>| {
+            there.loaded > loaded && now < self.kept_until(slot, &self.life(slot, there))
+        };
         let found = self.find(hash, &key).map(|(slot, there)| (slot, is_younger(slot, there), there.loaded));
         let reason = found.map(|(slot, ..)| self.removal_reason(slot, RemovalReason::Replaced));
         if let Some((_, true, loaded_there)) = found {
@@ -513,7 +522,10 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     }
 
     /// Removes an entry, and ends the key's claim and episode.
-    pub(crate) fn remove(&mut self, hash: u64, key: &K) -> Option<RemovedEntry<K, V>> {
+    pub(crate) fn remove<Q: Hash + Eq + ?Sized>(&mut self, hash: u64, key: &Q) -> Option<RemovedEntry<K, V>>
+    where
+        K: Borrow<Q>,
+    {
         self.end_refill(key);
         // Also if it is gone already: of two that saw it before, one removes it.
         self.removals += 1;
@@ -536,10 +548,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     #[expect(clippy::inline_always, reason = "fourteen instructions of each store into a full cache")]
     #[inline(always)]
     fn choose(&mut self) -> Option<Slot> {
-        let slot = self.policy.evict(&mut self.entries)?;
-        let is_counted = matches!(&self.entries[slot as usize], Some(entry) if self.is_removed(slot, entry));
-        self.evicted_size += u64::from(!is_counted);
-        Some(slot)
+        self.policy.evict(&mut self.entries)
     }
 
     /// Sets another limit of entries. What exceeds it is [evicted](Self::evict_some) later.
@@ -618,24 +627,28 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             let slot = self.sweep.next(self.entries.len());
             let Some(entry) = self.entries.get(slot as usize) else { return slots };
             let Some(entry) = entry else { continue };
-            let gone_from = self.kept_until(slot, entry);
+            let gone_from = self.kept_until(slot, &self.life(slot, entry));
             if now < gone_from {
                 self.sweep.keep(gone_from);
             } else {
-                self.evicted_expired += u64::from(!self.is_removed(slot, entry));
                 gone.extend(self.remove_slot(slot, RemovalReason::Expired));
             }
         }
         seen
     }
 
-    /// Removes an entry that the policy has forgotten. The slot stays with the caller.
+    /// Removes an entry that the policy has forgotten, and counts it. The slot stays with the caller.
     #[expect(clippy::inline_always, reason = "ten instructions of each store into a full cache")]
     #[inline(always)]
     fn take_entry(&mut self, slot: Slot, reason: RemovalReason) -> Option<RemovedEntry<K, V>> {
         let reason = self.removal_reason(slot, reason);
         let Entry { key, value, short_hash, weight, version, .. } = self.entries[slot as usize].take()?;
         self.pending.forget(version);
+        match reason {
+            RemovalReason::Evicted => self.evicted_size += 1,
+            RemovalReason::Expired => self.evicted_expired += 1,
+            RemovalReason::Invalidated | RemovalReason::Replaced => {}
+        }
         if let Some(tags) = &mut self.tags {
             tags.remove(slot);
         }
@@ -730,7 +743,10 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         }
     }
 
-    fn end_refill(&mut self, key: &K) {
+    fn end_refill<Q: Hash + Eq + ?Sized>(&mut self, key: &Q)
+    where
+        K: Borrow<Q>,
+    {
         if self.has_refills {
             self.has_refills = self.refills.end(key);
         }
@@ -760,11 +776,9 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     /// A copy of the entry in a slot, unless it is not to be served any more.
     pub(crate) fn copy(&self, slot: Slot, now: Time) -> Option<EntryCopy<K, V>> {
         let entry = self.entries.get(slot as usize)?.as_ref()?;
-        (now < self.kept_until(slot, entry)).then(|| EntryCopy {
-            key: entry.key.clone(),
-            value: entry.value.clone(),
-            life: self.life(slot, entry),
-        })
+        let life = self.life(slot, entry);
+        let copy = || EntryCopy { key: entry.key.clone(), value: entry.value.clone(), life };
+        (now < self.kept_until(slot, &life)).then(copy)
     }
 
     /// Counts further hits of an entry for the policy.

@@ -1,6 +1,6 @@
 //! Stores and removals on the condition that a key is as it was seen.
 
-use std::hash::Hash;
+use std::{borrow::Borrow, hash::Hash};
 
 use stockade_model::time::Time;
 
@@ -21,7 +21,10 @@ pub(crate) struct Seen<V> {
 
 impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
     /// Looks a key up for a change of its value.
-    pub(crate) fn see(&self, key: &K, now: Time) -> Seen<V> {
+    pub(crate) fn see<Q: Hash + Eq + ?Sized>(&self, key: &Q, now: Time) -> Seen<V>
+    where
+        K: Borrow<Q>,
+    {
         // Before the lookup: an invalidation that comes later has a later number, or changes the entry.
         let since = self.invalidation_seq();
         self.read(key, |shard, hash| {
@@ -52,7 +55,10 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
     }
 
     /// Removes the entry of a key, if the key is as it was seen. Returns false if it is not.
-    pub(crate) fn remove_seen(&self, seen: &Seen<V>, key: &K, now: Time) -> bool {
+    pub(crate) fn remove_seen<Q: Hash + Eq + ?Sized>(&self, seen: &Seen<V>, key: &Q, now: Time) -> bool
+    where
+        K: Borrow<Q>,
+    {
         let hash = self.parts.hash(key);
         let mut shard = self.parts.part(hash).shard.write();
         if !self.is_unchanged(&shard, seen, key, hash, &[]) {
@@ -68,7 +74,17 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
     }
 
     /// `tags` are those of the new value. An entry that was evicted meanwhile has not changed: the room for its successor may have cost it.
-    fn is_unchanged(&self, shard: &Shard<K, V>, seen: &Seen<V>, key: &K, hash: u64, tags: &[u64]) -> bool {
+    fn is_unchanged<Q: Eq + ?Sized>(
+        &self,
+        shard: &Shard<K, V>,
+        seen: &Seen<V>,
+        key: &Q,
+        hash: u64,
+        tags: &[u64],
+    ) -> bool
+    where
+        K: Borrow<Q>,
+    {
         let stamp = shard.stamp(hash, key);
         let is_evicted = || stamp.is_evicted(&seen.stamp) && self.invalidation_seq() == seen.since;
         (stamp.is_same_entry(&seen.stamp) || is_evicted()) && !self.is_outdated_now(seen.since, tags)

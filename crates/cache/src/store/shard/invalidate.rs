@@ -89,14 +89,9 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
             entry.is_some_and(|entry| entry.version <= pending.through)
         };
         let slots = slots.into_iter().filter(is_older).collect();
-        let mut hashes = self.invalidate_slots(
-            slots,
-            pending.how,
-            pending.at,
-            pending.filter != InvalidationFilter::All,
-            gone,
-        );
-        if pending.filter == InvalidationFilter::All {
+        let is_all = pending.filter == InvalidationFilter::All;
+        let mut hashes = self.invalidate_slots(slots, pending.how, pending.at, !is_all, gone);
+        if is_all {
             hashes.clear();
         }
         self.pending.proceed(last);
@@ -117,15 +112,17 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     /// The lifetime of an entry after the pending invalidations.
     #[cold]
     pub(super) fn invalidated_life(&self, slot: Slot, version: NonZeroU32, life: Lifetime) -> Lifetime {
-        self.pending.life(version, life, |tag| self.tags.as_ref().is_some_and(|tags| tags.has(slot, tag)))
+        self.pending.life(version, life, |tag| self.has_tag(slot, tag))
     }
 
     /// True if a pending invalidation by tag concerns the entry. Those of all have lifted its throttle.
     pub(super) fn is_tag_invalidated(&self, slot: Slot, entry: &Entry<K, V>) -> bool {
         entry.version.get() <= self.invalidated_through
-            && self.pending.concerns_by_tag(entry.version, |tag| {
-                self.tags.as_ref().is_some_and(|tags| tags.has(slot, tag))
-            })
+            && self.pending.concerns_by_tag(entry.version, |tag| self.has_tag(slot, tag))
+    }
+
+    fn has_tag(&self, slot: Slot, tag: u64) -> bool {
+        self.tags.as_ref().is_some_and(|tags| tags.has(slot, tag))
     }
 
     /// True if a pending invalidation removes the entry.

@@ -67,7 +67,7 @@ impl PendingInvalidations {
     ) {
         let through = if is_old(stores) { NonZeroU32::MAX } else { super::version(stores) };
         if let Some(removed) = removed {
-            // What began before concerns the same entries.
+            // The earlier invalidations concern the same entries.
             self.list.clear();
             (self.removed_through, self.removed) = (through.get(), removed);
         }
