@@ -109,6 +109,15 @@ enum Retry {
     Ended,
 }
 
+impl Retry {
+    fn resends_max(&self) -> u32 {
+        match self {
+            Self::Connect(_) | Self::Checkout => RESENDS_MAX,
+            Self::Ended => ENDED_MAX,
+        }
+    }
+}
+
 impl ExchangeFailure {
     fn fatal(error: UpstreamError) -> Self {
         Self { error, retry: None }
@@ -200,16 +209,11 @@ impl Upstream {
                     }
                     return Ok(answer);
                 }
-                Err(ExchangeFailure { retry: Some(Retry::Connect(connecting)), .. })
-                    if resends < RESENDS_MAX =>
-                {
-                    Checkout::Connect(connecting)
-                }
-                Err(ExchangeFailure { retry: Some(Retry::Checkout), .. }) if resends < RESENDS_MAX => {
-                    shared.pool.checkout(requester, reuse).await?
-                }
-                Err(ExchangeFailure { retry: Some(Retry::Ended), .. }) if resends < ENDED_MAX => {
-                    shared.pool.checkout(requester, reuse).await?
+                Err(ExchangeFailure { retry: Some(retry), .. }) if resends < retry.resends_max() => {
+                    match retry {
+                        Retry::Connect(connecting) => Checkout::Connect(connecting),
+                        Retry::Checkout | Retry::Ended => shared.pool.checkout(requester, reuse).await?,
+                    }
                 }
                 Err(ExchangeFailure { error, .. }) => {
                     if error.is_origin_fault() {
