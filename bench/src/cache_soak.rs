@@ -41,7 +41,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 type Pages = Cache<String, Arc<str>>;
 
-/// What happened so far.
+/// The calls so far.
 #[derive(Default)]
 struct Tally {
     calls: AtomicU64,

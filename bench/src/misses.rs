@@ -35,7 +35,7 @@ pub struct Misser {
 /// The runtime of callers that are tasks.
 ///
 /// # Panics
-/// Without file descriptors.
+/// If the process has no file descriptors left.
 #[must_use]
 pub fn runtime() -> Runtime {
     Builder::new_current_thread().enable_time().build().expect("a runtime")

@@ -1,6 +1,6 @@
 //! Scenarios from the trackers of caches: a loader that panics, a listener that calls the cache, a weight that
-//! overflows. Each runs on ours and on moka, in a process of its own, and says whether the cache did what its
-//! [`expected`](Scenario::expected) sentence says.
+//! overflows. Each runs on ours and on moka, in a process of its own, and compares the behaviour of the cache with
+//! the sentence that it [`expected`](Scenario::expected).
 //!
 //! [`contender`] is the interface to the caches, [`process`] runs a scenario in a child, and [`report`] writes the
 //! page. The scenarios are in [`loads`], [`calls`] (functions of the caller that call the cache), [`storage`] and
@@ -19,10 +19,10 @@ use self::contender::Kind;
 
 /// An issue or a pull request about a scenario.
 pub struct Issue {
-    /// `owner/name` on GitHub.
+    /// The repository on GitHub: `owner/name`.
     pub repository: &'static str,
     pub number: u32,
-    /// What it is about.
+    /// Its subject, in our words.
     pub about: &'static str,
 }
 
@@ -36,7 +36,7 @@ const FUSION: &str = "ZiggyCreatures/FusionCache";
 const FOYER: &str = "foyer-rs/foyer";
 const CACHEX: &str = "whitfin/cachex";
 
-/// Whether a cache did what was expected.
+/// The comparison of a cache's behaviour with the expected one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Expected,
@@ -58,7 +58,7 @@ impl Verdict {
     }
 }
 
-/// What a cache did.
+/// The behaviour of a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observed {
     pub verdict: Verdict,
@@ -88,9 +88,9 @@ pub struct Scenario {
     pub name: &'static str,
     pub title: &'static str,
     pub issues: &'static [Issue],
-    /// What each cache should do. Written before the first run.
+    /// The right behaviour of each cache, in a sentence that was written before the first run.
     pub expected: &'static str,
-    /// Why the caches differ, or why one does not do it. Empty where all of them do.
+    /// The cause of a difference. Empty where all caches behave as expected.
     pub why: &'static str,
     /// One of each [`Kind`]; `None`: it does not apply to that cache.
     pub runs: [Option<Run>; 4],

@@ -11,14 +11,16 @@ use std::{
     fs,
     path::Path,
     process::{ExitCode, exit},
-    time::SystemTime,
 };
 
-use stockade_bench::scenarios::{
-    Scenario, all,
-    contender::Kind,
-    process::{CHILD, line, run_all},
-    report,
+use stockade_bench::{
+    command::machine,
+    scenarios::{
+        Scenario, all,
+        contender::Kind,
+        process::{CHILD, line, run_all},
+        report,
+    },
 };
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -37,7 +39,9 @@ fn main() -> Result<ExitCode> {
     };
     let scenarios: Vec<&Scenario> = all().filter(|scenario| scenario.name.contains(word)).collect();
     let rows = run_all(&scenarios)?;
-    let page = report::markdown(&scenarios, &rows, &moka_version()?, &today());
+    let moka = machine::version("moka").ok_or("Cargo.lock has no moka")?;
+    // The day of an RFC 3339 time.
+    let page = report::markdown(&scenarios, &rows, &moka, &machine::now()[..10]);
     if writes {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(PAGE);
         fs::create_dir_all(path.parent().expect("a folder"))?;
@@ -55,21 +59,4 @@ fn run_here(scenario: &str, cache: &str) -> Result<(&'static str, bool)> {
     let run = scenario.run_of(kind).ok_or("the scenario does not apply to this cache")?;
     println!("{}", line(&run()));
     exit(0);
-}
-
-/// The version in `Cargo.lock`.
-fn moka_version() -> Result<String> {
-    let lock = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.lock"))?;
-    let (_, package) = lock.split_once("name = \"moka\"\nversion = \"").ok_or("Cargo.lock has no moka")?;
-    Ok(package.split('"').next().unwrap_or_default().to_owned())
-}
-
-/// As in `2026-11-27`.
-fn today() -> String {
-    let date = httpdate::HttpDate::from(SystemTime::now()).to_string();
-    let months = "JanFebMarAprMayJunJulAugSepOctNovDec";
-    let mut parts = date.split(' ').skip(1);
-    let (day, month, year) = (parts.next(), parts.next(), parts.next());
-    let month = month.and_then(|name| months.find(name)).map_or(0, |at| at / 3 + 1);
-    format!("{}-{month:02}-{}", year.unwrap_or_default(), day.unwrap_or_default())
 }

@@ -181,7 +181,7 @@ fn weight_max<C: Contender<u64>>() -> Observed {
     })
 }
 
-/// Whether a value of a cache with these settings is found.
+/// Stores a value in a cache with these settings. True if it is found afterwards.
 async fn is_stored<C: Contender<u64>>(settings: Settings<u64>) -> Result<bool, String> {
     let cache = C::build(settings)?;
     cache.insert(1, 7).await;

@@ -1,4 +1,4 @@
-//! What belongs to the results of a run or a load.
+//! The results of a run or a load: records, histograms, and the figures that are exported.
 //!
 //! The load generator, the lab, the planner, the agents and the servers measure with these types; reports and exporters are folds
 //! over them. This crate is above [`stockade_model`], and the cache does not need it: it has the dependencies that results need.
