@@ -80,7 +80,7 @@ struct Caches {
 
 impl Caches {
     fn new() -> Result<Self> {
-        let fetch = Fetch::Coalesce { wait_timeout: WAIT_TIMEOUT };
+        let fetch = Fetch::coalesce(WAIT_TIMEOUT);
         let load = LoadBounds {
             deadline: DEADLINE,
             max_concurrent: Some(200),

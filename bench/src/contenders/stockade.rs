@@ -47,7 +47,7 @@ impl<V: Value> Contender<V> for Stockade<V> {
 
 /// For stampedes: no waiter times out before a million tasks have requested.
 pub fn patient(capacity: usize) -> Cache<u64, u64> {
-    let fetch = Fetch::Coalesce { wait_timeout: Duration::from_mins(1) };
+    let fetch = Fetch::coalesce(Duration::from_mins(1));
     let strategy = Strategy { fetch, limit: Some(Limit::entries(capacity)), ..preset() };
     Cache::new(strategy).expect("the strategy is sound")
 }

@@ -108,7 +108,7 @@ fn our_builder<V: Value>(settings: Settings<V>) -> Builder<u64, V> {
     };
     let mut strategy = Strategy { ttl, limit: Some(limit), ..Strategy::default() };
     if let Some(bound) = bound {
-        strategy.fetch = Fetch::Coalesce { wait_timeout: bound };
+        strategy.fetch = Fetch::coalesce(bound);
         strategy.load = LoadBounds { deadline: bound, ..strategy.load };
     }
     let mut builder = Ours::<V>::builder(strategy);

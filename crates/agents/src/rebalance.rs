@@ -1,11 +1,13 @@
 //! Moves of shares away from agents that cannot hold theirs. Pure.
 
-use std::num::NonZeroU32;
+use std::{num::NonZeroU32, time::Duration};
 
 /// Weights are multiplied by it at first, so that a share can become smaller.
 const SCALE: u32 = 16;
 /// An agent that was late in so many seconds in a row cannot hold its share.
 const LATE_SECONDS: u32 = 2;
+/// Agents that are late by less than this share of the latest one's lateness can take a part of its load.
+const LEAST_LATE_MAX: f64 = 0.25;
 /// After a move, so many seconds are not judged: the new shares begin in the second or third of them.
 const SETTLING_SECONDS: u64 = 4;
 
@@ -26,20 +28,21 @@ impl Rebalance {
         Self { weights: scaled.collect(), late: vec![0; weights.len()], judged_from: 0 }
     }
 
-    /// One more second, with the agents that were late in it. Returns new weights if shares move: those of late agents are halved. If all
-    /// are late, another agent cannot help.
-    pub(crate) fn second(&mut self, second: u64, are_late: &[bool]) -> Option<&[NonZeroU32]> {
+    /// One more second, with the lateness of each agent in it. Returns new weights if shares move: those of late agents are halved. Where
+    /// all are about as late, as on a machine that they share, another agent cannot help.
+    pub(crate) fn second(&mut self, second: u64, lateness: &[Duration]) -> Option<&[NonZeroU32]> {
         if second < self.judged_from {
             return None;
         }
-        for (late, is_late) in self.late.iter_mut().zip(are_late) {
-            *late = if *is_late { *late + 1 } else { 0 };
+        let least = lateness.iter().min().copied().unwrap_or_default();
+        for (late, lateness) in self.late.iter_mut().zip(lateness) {
+            *late = if lateness.mul_f64(LEAST_LATE_MAX) > least { *late + 1 } else { 0 };
         }
         let cannot_hold = |late: &u32| *late >= LATE_SECONDS;
         let is_light = |weight: &NonZeroU32| weight.get() == 1;
         let moving =
             self.late.iter().zip(&self.weights).any(|(late, weight)| cannot_hold(late) && !is_light(weight));
-        if !moving || self.late.iter().all(|late| *late > 0) {
+        if !moving {
             return None;
         }
         for (weight, late) in self.weights.iter_mut().zip(&self.late) {
@@ -63,6 +66,10 @@ impl Rebalance {
 mod tests {
     use super::*;
 
+    fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
     fn weights(weights: &[u32]) -> Vec<NonZeroU32> {
         weights.iter().map(|weight| (*weight).try_into().unwrap()).collect()
     }
@@ -70,30 +77,30 @@ mod tests {
     #[test]
     fn share_of_an_agent_that_stays_late_is_halved() {
         let mut rebalance = Rebalance::new(&weights(&[1, 1]));
-        assert_eq!(rebalance.second(0, &[true, false]), None, "one late second is none");
-        assert_eq!(rebalance.second(1, &[false, false]), None);
-        assert_eq!(rebalance.second(2, &[true, false]), None);
-        assert_eq!(rebalance.second(3, &[true, false]), Some(&weights(&[8, 16])[..]));
+        assert_eq!(rebalance.second(0, &[ms(90), ms(4)]), None, "one late second is none");
+        assert_eq!(rebalance.second(1, &[ms(3), ms(2)]), None);
+        assert_eq!(rebalance.second(2, &[ms(90), ms(4)]), None);
+        assert_eq!(rebalance.second(3, &[ms(90), ms(4)]), Some(&weights(&[8, 16])[..]));
         let parts: Vec<_> = rebalance.parts().collect();
         assert_eq!(parts, [8.0 / 24.0, 16.0 / 24.0]);
         // The new shares have not begun yet.
         for second in 4..7 {
-            assert_eq!(rebalance.second(second, &[true, false]), None);
+            assert_eq!(rebalance.second(second, &[ms(90), ms(4)]), None);
         }
-        assert_eq!(rebalance.second(7, &[true, false]), None);
-        assert_eq!(rebalance.second(8, &[true, false]), Some(&weights(&[4, 16])[..]));
+        assert_eq!(rebalance.second(7, &[ms(90), ms(4)]), None);
+        assert_eq!(rebalance.second(8, &[ms(90), ms(4)]), Some(&weights(&[4, 16])[..]));
     }
 
     #[test]
     fn nothing_moves_if_all_are_late_or_the_share_is_the_smallest() {
         let mut rebalance = Rebalance::new(&weights(&[1, 1]));
         for second in 0..9 {
-            assert_eq!(rebalance.second(second, &[true, true]), None);
+            assert_eq!(rebalance.second(second, &[ms(90), ms(40)]), None);
         }
         let mut moves = 0;
         let mut rebalance = Rebalance::new(&weights(&[1, 1]));
         for second in 0..99 {
-            moves += u32::from(rebalance.second(second, &[true, false]).is_some());
+            moves += u32::from(rebalance.second(second, &[ms(90), ms(4)]).is_some());
         }
         assert_eq!(moves, 4, "16, 8, 4, 2, 1");
     }

@@ -38,8 +38,8 @@ struct AgentState {
     fault: Option<String>,
     requests: u64,
     send_lag: Histogram,
-    /// For each second that some agent has not sent: true if this one was late in it.
-    late: VecDeque<bool>,
+    /// For each second that some agent has not sent: the lateness of this one in it.
+    lateness: VecDeque<Duration>,
 }
 
 /// The part of one agent in a run.
@@ -68,7 +68,7 @@ impl Roster {
             fault: None,
             requests: 0,
             send_lag: Histogram::new(),
-            late: VecDeque::new(),
+            lateness: VecDeque::new(),
         };
         let agents: Vec<_> = names.into_iter().map(state).collect();
         Self { merger: SecondMerger::new(agents.len()), agents, cpu_max: Duration::ZERO }
@@ -113,12 +113,12 @@ impl Roster {
         }
     }
 
-    /// The next second that all agents have sent, and the agents that were late in it.
-    pub(crate) fn next_second(&mut self) -> Option<(GeneratorSecond, Vec<bool>)> {
+    /// The next second that all agents have sent, and the lateness of each in it.
+    pub(crate) fn next_second(&mut self) -> Option<(GeneratorSecond, Vec<Duration>)> {
         let second = self.merger.next_complete()?;
         self.cpu_max = self.cpu_max.max(second.cpu);
-        let late = self.agents.iter_mut().map(|agent| agent.late.pop_front().unwrap_or_default());
-        Some((second, late.collect()))
+        let lateness = self.agents.iter_mut().map(|agent| agent.lateness.pop_front().unwrap_or_default());
+        Some((second, lateness.collect()))
     }
 
     /// The next second of an interrupted run, which some agent has not sent.
@@ -276,19 +276,19 @@ impl AgentState {
     fn add(&mut self, second: &GeneratorSecond) {
         self.requests += second.measured.requests();
         self.send_lag.merge(&second.measured.times.send_lag);
-        self.late.push_back(is_late(second));
+        self.lateness.push_back(lateness(second));
     }
 }
 
-/// True if the second's requests were sent later than a valid load allows.
-fn is_late(second: &GeneratorSecond) -> bool {
+/// How much later the second's requests were sent than a valid load allows, at the 99th percentile.
+fn lateness(second: &GeneratorSecond) -> Duration {
     let (mut send_lag, mut response) = (Histogram::new(), Histogram::new());
     for tally in [&second.measured, &second.warmup] {
         send_lag.merge(&tally.times.send_lag);
         response.merge(&tally.times.response);
     }
     let allowed = lateness_allowed(response.quantile(0.99));
-    send_lag.quantile(0.99).is_some_and(|late| late > allowed)
+    send_lag.quantile(0.99).unwrap_or_default().saturating_sub(allowed)
 }
 
 #[cfg(test)]

@@ -8,13 +8,11 @@ pub(crate) mod join;
 
 use std::{
     collections::VecDeque,
-    future::{Future, poll_fn},
+    future::Future,
     hash::Hash,
     mem,
-    panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::{Arc, Weak},
-    task::Poll,
     time::Duration,
 };
 
@@ -32,6 +30,7 @@ use crate::{
     engine::loader::{BoxError, LoadFailure, LoadedValue, Loader},
     error::Error,
     locks::{Lock, MutexGuard},
+    panics::catch_panic,
     store::Reservation,
 };
 
@@ -370,9 +369,9 @@ where
     /// A panic of the load fails its keys, and no others.
     async fn load(&self, Batch { keys, mut receivers }: Batch<K, V>) {
         let Batches { runtime, deadline, load, .. } = &*self.batches;
-        let load = catch_panic(|| load(keys));
+        let load = catch_panic(async { load(keys).await });
         let failure = match before(runtime, runtime.now() + *deadline, load).await {
-            Some(Some(Ok(values))) => {
+            Some(Ok(Ok(values))) => {
                 for (key, value) in values {
                     if let Some(receivers) = receivers.remove(&key) {
                         answer(receivers, &value);
@@ -380,8 +379,8 @@ where
                 }
                 Error::NotInBatch.into()
             }
-            Some(Some(Err(failure))) => failure,
-            Some(None) => Error::LeaderLost.into(),
+            Some(Ok(Err(failure))) => failure,
+            Some(Err(panic)) => panic.error().into(),
             None => Error::Deadline { after: *deadline }.into(),
         };
         for (_, receivers) in receivers {
@@ -406,16 +405,6 @@ where
             });
         }
     }
-}
-
-/// Runs a future that a function makes. `None`: one of the two has panicked; the panic hook has printed it.
-async fn catch_panic<T>(make: impl FnOnce() -> BoxFuture<T>) -> Option<T> {
-    let mut future = catch_unwind(AssertUnwindSafe(make)).ok()?;
-    poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
-        Ok(poll) => poll.map(Some),
-        Err(_) => Poll::Ready(None),
-    })
-    .await
 }
 
 fn timed_out(after: Duration) -> LoadFailure {

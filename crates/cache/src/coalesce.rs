@@ -7,7 +7,7 @@
 //!   |  '---- the elected waiter leads
 //!   v        |
 //!   Vacant --'  The leader was dropped before it completed (a panic, an abort, a shutdown): one waiter is elected and
-//!               woken; if it leaves, another; if none can lead, all receive `lost_result`
+//!               woken; if it leaves, another; if none can lead, all receive the result of the loss
 //! ```
 //!
 //! The first caller that meets a vacant load leads it: the elected waiter, another waiter that is polled, or a new
@@ -113,7 +113,7 @@ pub enum WaitOutcome<K: Hash + Eq, T> {
 }
 
 impl<K: Hash + Eq + Clone, T: Clone> Coalescer<K, T> {
-    /// `lost_result` is the result when no leader is left.
+    /// `lost_result` is the result when no leader is left, and the last one did not [say](Leader::lose) what the result is then.
     #[must_use]
     pub fn new(seed: Seed, lost_result: fn() -> T) -> Arc<Self> {
         let table = |_, hasher: &FixedState| Lock::new(HashMap::with_hasher(hasher.clone()));
@@ -388,6 +388,11 @@ impl<K: Hash + Eq, T: Clone> Leader<K, T> {
         }
     }
 
+    /// Hands the load to its other leaders, or else to a waiter. If there is none, `result` completes it.
+    pub fn lose(self, result: T) {
+        let _outdated = self.load().core.lock().lost_result.replace(result);
+    }
+
     fn load(&self) -> &Arc<InFlightLoad<K, T>> {
         self.load.as_ref().expect("complete() consumes the leader, so its load is there")
     }
@@ -521,6 +526,8 @@ struct LoadState<T> {
     leaders: u32,
     leaders_active: u32,
     leaders_lost: u32,
+    /// The result if the load ends without a leader, in place of the coalescer's.
+    lost_result: Option<T>,
     hedges: Option<Hedges>,
     /// The time at which the timer of each runtime looks next.
     timers: SmallVec<[(RuntimeId, Time); 1]>,
@@ -581,6 +588,7 @@ impl<T> LoadState<T> {
             leaders: 1,
             leaders_active: 1,
             leaders_lost: 0,
+            lost_result: None,
             hedges,
             timers: SmallVec::new(),
         }
@@ -625,13 +633,14 @@ impl<T> LoadState<T> {
         } else if self.leaders_lost < LEADERS_LOST_MAX {
             self.elect(lost_result)
         } else {
-            Election::Ended(self.end(lost_result()))
+            Election::Ended(self.end(lost_result))
         }
     }
 
     /// Ends the load without a leader.
-    fn end(&mut self, answer: T) -> Vec<Waker> {
-        self.complete(answer, self.leaders).unwrap_or_default()
+    fn end(&mut self, lost_result: fn() -> T) -> Vec<Waker> {
+        let result = self.lost_result.take().unwrap_or_else(lost_result);
+        self.complete(result, self.leaders).unwrap_or_default()
     }
 
     fn replace_elected(&mut self, lost_result: fn() -> T) -> Election {
@@ -652,7 +661,7 @@ impl<T> LoadState<T> {
                 self.phase = LoadPhase::Led;
                 Election::None
             }
-            None => Election::Ended(self.end(lost_result())),
+            None => Election::Ended(self.end(lost_result)),
         }
     }
 

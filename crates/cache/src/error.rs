@@ -77,8 +77,14 @@ pub enum Error {
     /// The load had hedges, and the value that came first was invalidated before the request started. Another request loads anew.
     #[error("the value was invalidated while it was loaded")]
     Invalidated,
-    /// The load panicked, or its task was aborted, and there was no waiter left to replace its leader. The panic hook has its message.
-    #[error("the load was lost: its task panicked or was aborted")]
+    /// The load panicked, and there was no waiter left to replace its leader, or that one's load panicked, too.
+    #[error("the load panicked: {message}")]
+    Panicked {
+        /// The message of the panic.
+        message: Arc<str>,
+    },
+    /// The task of the load was aborted, as by a runtime that shuts down, and there was no waiter left to replace its leader.
+    #[error("the load was lost: its task was aborted")]
     LeaderLost,
 }
 

@@ -190,6 +190,7 @@ pub mod fuzzing;
 mod layer;
 mod loading;
 mod locks;
+mod panics;
 mod random;
 mod shadow;
 mod sharded;
@@ -237,7 +238,7 @@ pub use store::{
     weigh::{Weigh, heap_bytes},
 };
 pub use strategy::{
-    Fetch, HedgeAfter, LoadBounds, StoreMode, Strategy, Writer,
+    AfterWait, Fetch, HedgeAfter, LoadBounds, StoreMode, Strategy, Writer,
     preset::{PRESETS, Preset, UnknownPreset},
 };
 pub use tier::SharedTier;

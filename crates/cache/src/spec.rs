@@ -106,6 +106,16 @@ enum FetchTable {
 struct Coalesce {
     /// How long a request waits for another request's load.
     wait_timeout: TextValue<DurationValue>,
+    /// What follows: "error", or "load": the request loads for itself.
+    then: Option<AfterWaitName>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
+enum AfterWaitName {
+    Error,
+    Load,
 }
 
 #[derive(Deserialize)]
@@ -303,6 +313,10 @@ impl<T> CacheTable<T> {
         let stated = [
             (StatedKey::Ttl, self.ttl.is_some()),
             (StatedKey::Fetch, self.fetch.is_some()),
+            (
+                StatedKey::AfterWait,
+                matches!(self.fetch, Some(FetchTable::Coalesce(Coalesce { then: Some(_), .. }))),
+            ),
             (StatedKey::Deadline, load.is_some_and(|load| load.deadline.is_some())),
             (StatedKey::HedgeAfter, load.is_some_and(|load| load.hedge_after.is_some())),
             (StatedKey::Breaker, self.breaker.is_some()),
@@ -324,6 +338,8 @@ pub enum StatedKey {
     Ttl,
     /// `fetch`: the caller that loads.
     Fetch,
+    /// `fetch.coalesce.then`: what a waiter does after its timeout.
+    AfterWait,
     /// `load.deadline`: when a load is cancelled.
     Deadline,
     /// `load.hedge_after`: when a waiter loads, too.
@@ -359,7 +375,10 @@ impl FetchTable {
     fn fetch(&self) -> Fetch {
         match self {
             Self::Independent => Fetch::Independent,
-            Self::Coalesce(Coalesce { wait_timeout }) => Fetch::Coalesce { wait_timeout: wait_timeout.0.0 },
+            Self::Coalesce(Coalesce { wait_timeout, then }) => match then.unwrap_or(AfterWaitName::Error) {
+                AfterWaitName::Error => Fetch::coalesce(wait_timeout.0.0),
+                AfterWaitName::Load => Fetch::coalesce_or_load(wait_timeout.0.0),
+            },
         }
     }
 }

@@ -77,6 +77,8 @@ pub(crate) struct Store<K, V> {
     /// The bytes of an entry beside those that its key and value own.
     entry_bytes: usize,
     weight: Option<ByteAccount<K, V>>,
+    /// False: the limit is 0.
+    has_capacity: AtomicBool,
     tagging: Option<TagHasher<K, V>>,
     invalidations: InvalidationLog,
     refused: AtomicU64,
@@ -226,6 +228,8 @@ pub enum StoreRejection {
     NoSpace,
     /// The [mailbox](crate::Writer::Mailbox) is full.
     MailboxFull,
+    /// The [limit](crate::Limit::entries) is 0.
+    NoCapacity,
 }
 
 impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
@@ -249,6 +253,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
             parts: Sharded::new(seed, shards, part),
             entry_bytes: entry_bytes + policy_bytes,
             weight,
+            has_capacity: AtomicBool::new(limit.is_none_or(|limit| !limit.is_zero())),
             tagging,
             invalidations: InvalidationLog::new(seed.child("invalidations")),
             refused: AtomicU64::new(0),
@@ -364,6 +369,9 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         value: &V,
         reserved: Option<ReservedBytes>,
     ) -> Result<StorePermit, StoreRejection> {
+        if !self.has_capacity.load(Relaxed) {
+            return Err(self.refuse(StoreRejection::NoCapacity));
+        }
         let Some(weight) = &self.weight else { return Ok(StorePermit { weight: 0, room: None }) };
         let is_loaded = reserved.is_some();
         let mut room = reserved.unwrap_or_else(|| ReservedBytes::none(&weight.budget));

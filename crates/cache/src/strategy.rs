@@ -128,11 +128,38 @@ impl Strategy {
 pub enum Fetch {
     /// Every caller loads for itself.
     Independent,
-    /// The first caller leads, the others wait for its result.
+    /// The first caller leads, the others wait for its result: [`Fetch::coalesce`].
+    #[non_exhaustive]
     Coalesce {
-        /// How long a waiter waits before it receives an error.
+        /// How long a waiter waits.
         wait_timeout: Duration,
+        /// What follows, if there is no stale value to serve.
+        then: AfterWait,
     },
+}
+
+/// What a waiter does after its [`wait_timeout`](Fetch::Coalesce).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterWait {
+    /// It receives [`Error::WaitTimeout`](crate::Error::WaitTimeout).
+    Error,
+    /// It loads for itself, beside the load that it waited for, as a request of nginx does after `proxy_cache_lock_timeout`. One that has
+    /// [hedged](LoadBounds::hedge_after) the load receives the error. `max_concurrent` and `queue` bound such loads, too.
+    Load,
+}
+
+impl Fetch {
+    /// One caller loads for all. The others receive an error after `wait_timeout`.
+    #[must_use]
+    pub const fn coalesce(wait_timeout: Duration) -> Self {
+        Self::Coalesce { wait_timeout, then: AfterWait::Error }
+    }
+
+    /// One caller loads for all. After `wait_timeout` the others load for themselves.
+    #[must_use]
+    pub const fn coalesce_or_load(wait_timeout: Duration) -> Self {
+        Self::Coalesce { wait_timeout, then: AfterWait::Load }
+    }
 }
 
 /// Bounds of a load.

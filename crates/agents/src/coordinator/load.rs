@@ -186,11 +186,11 @@ impl<'a> AgentsLoad<'a> {
                 () = ticks.tick() => {}
             }
             while let Some(fold) = &mut fold
-                && let Some((second, are_late)) = roster.next_second()
+                && let Some((second, lateness)) = roster.next_second()
             {
                 fold.second(&second, observer);
                 if stopped_at.is_none() {
-                    self.rebalance(second.second, &are_late, start.as_ref(), &mut roster).await;
+                    self.rebalance(second.second, &lateness, start.as_ref(), &mut roster).await;
                 }
             }
             // An observer may have taken long, or this process was suspended.
@@ -314,7 +314,7 @@ impl<'a> AgentsLoad<'a> {
     async fn rebalance(
         &mut self,
         second: u64,
-        are_late: &[bool],
+        lateness: &[Duration],
         start: Option<&Start>,
         roster: &mut Roster,
     ) {
@@ -323,7 +323,7 @@ impl<'a> AgentsLoad<'a> {
         if begins + MOVE_DELAY >= rebalance.schedule.duration() {
             return;
         }
-        let Some(weights) = rebalance.state.second(second, are_late) else { return };
+        let Some(weights) = rebalance.state.second(second, lateness) else { return };
         let shares = Share::by_weight(weights);
         let due_before = rebalance.schedule.due_times(self.load.seed).take_while(|due| *due < begins);
         let from = due_before.count() as u64;

@@ -21,6 +21,7 @@ use crate::{
     coalesce::{KeyGuard, Leader},
     error::Error,
     freshness::Lifespan,
+    panics::catch_panic,
     store::{Reservation, budget::ReservedBytes, load_mark::LoadMark, refills::Version},
     strategy,
     tier::Lease,
@@ -47,6 +48,13 @@ impl<K: Hash + Eq, V: Clone> Completion<K, V> {
         match self {
             Self::Pending(leader) => leader.complete(result),
             Self::Done(_, key_guard) => key_guard,
+        }
+    }
+
+    /// A waiter loads in place of this load; if there is none, all receive the error.
+    fn lose(self, error: Error) {
+        if let Self::Pending(leader) = self {
+            leader.lose(Err(error));
         }
     }
 
@@ -251,9 +259,13 @@ where
         }
         let LoadGrant { lease, stale } = grant;
         let execution = self.execute(completion.key(), admission_permit, turn, deadline, caller, load);
-        let mut received = match execution.await {
-            Ok(received) => received,
-            Err(error) => return self.fail(completion, lease, stale, error).await,
+        let mut received = match catch_panic(execution).await {
+            Ok(Ok(received)) => received,
+            Ok(Err(error)) => return self.fail(completion, lease, stale, error).await,
+            Err(panic) => {
+                completion.lose(panic.error());
+                panic.resume()
+            }
         };
         if let Some(remainder) = received.remainder.take() {
             let key = completion.key().clone();

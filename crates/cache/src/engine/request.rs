@@ -25,7 +25,7 @@ use crate::{
         refills::Version,
         shard::{AgedEntry, LookupResult},
     },
-    strategy::Fetch,
+    strategy::{AfterWait, Fetch},
 };
 
 /// A request that waits or loads. A million may wait at once, so it is small.
@@ -295,7 +295,7 @@ where
                 self.counters.waiters.increment();
                 self.finish(key, request, Outcome::Coalesced, result)
             }
-            JoinOutcome::DeadlinePassed => self.time_out(key, request),
+            JoinOutcome::DeadlinePassed => self.time_out(key, request, load),
             JoinOutcome::Wait(waiter, timer) => {
                 self.counters.waiters.increment();
                 self.run_wait_timer(timer);
@@ -319,13 +319,17 @@ where
         request: &mut PendingRequest,
         load: &mut Option<L>,
     ) -> RequestStep<K, V> {
+        let is_hedge = leader.is_hedge();
         let soft = self.soft_deadline(request.has_stale, leader.started_at());
-        (request.led_ordinal, request.is_soft_deadline) = (Some(leader.ordinal()), soft.is_some());
-        let runtime = soft.map_or_else(RuntimeId::default, |_| self.runtime.id());
-        let (watch, timer) = leader.watch(soft, runtime);
+        // A hedge may fail long before the load that it is to replace ends.
+        let patience = is_hedge.then(|| request.at + self.wait_timeout());
+        let deadline = [soft, patience].into_iter().flatten().min();
+        request.led_ordinal = Some(leader.ordinal());
+        request.is_soft_deadline = soft.is_some() && soft == deadline;
+        let runtime = deadline.map_or_else(RuntimeId::default, |_| self.runtime.id());
+        let (watch, timer) = leader.watch(deadline, runtime);
         self.run_wait_timer(timer);
         let load = load.take().expect("a caller leads once");
-        let is_hedge = leader.is_hedge();
         if is_hedge {
             self.counters.hedges.increment();
         }
@@ -364,7 +368,7 @@ where
                 request.seen_version = self.store.version(leader.key());
                 self.lead(leader, None, request, load)
             }
-            WaitOutcome::TimedOut => self.time_out(key, request),
+            WaitOutcome::TimedOut => self.time_out(key, request, load),
         }
     }
 
@@ -395,17 +399,28 @@ where
 
     pub(super) fn wait_timeout(&self) -> Duration {
         match self.strategy.fetch {
-            Fetch::Coalesce { wait_timeout } => wait_timeout,
+            Fetch::Coalesce { wait_timeout, .. } => wait_timeout,
             Fetch::Independent => Duration::ZERO,
         }
     }
 
-    /// Ends a request whose deadline has passed.
-    fn time_out(&self, key: &K, request: &PendingRequest) -> RequestStep<K, V> {
-        let error = match self.strategy.load.soft_timeout {
-            Some(after) if request.is_soft_deadline => Error::SoftTimeout { after },
-            _ => Error::WaitTimeout { after: self.wait_timeout() },
-        };
+    /// Ends the wait of a request whose deadline has passed.
+    fn time_out<L: Loader<K, V>>(
+        self: &Arc<Self>,
+        key: &K,
+        request: &mut PendingRequest,
+        load: &mut Option<L>,
+    ) -> RequestStep<K, V> {
+        if let (Some(after), true) = (self.strategy.load.soft_timeout, request.is_soft_deadline) {
+            return self.finish(key, request, Outcome::Error, Err(Error::SoftTimeout { after }));
+        }
+        let error = Error::WaitTimeout { after: self.wait_timeout() };
+        let may_load = matches!(self.strategy.fetch, Fetch::Coalesce { then: AfterWait::Load, .. });
+        if may_load && load.is_some() && self.find_fallback(key, request, &error).is_none() {
+            request.seen_version = self.store.version(key);
+            let leader = self.coalescer.start_detached(key, self.runtime.now());
+            return self.lead(leader, None, request, load);
+        }
         self.finish(key, request, Outcome::Error, Err(error))
     }
 
@@ -443,22 +458,19 @@ where
                 let age = self.runtime.coarse_now() - loaded.at;
                 Ok(Answer { value: loaded.value, outcome, age, reason })
             }
-            Err(error) => self.fall_back_to_stored(key, request, error),
+            Err(error) => {
+                let fallback = self.find_fallback(key, request, &error);
+                self.counters.answered(fallback.as_ref().map_or(Outcome::Error, |answer| answer.outcome));
+                fallback.ok_or(error)
+            }
         })
     }
 
-    /// Serves a stored value in place of a load that failed.
-    fn fall_back_to_stored(
-        &self,
-        key: &K,
-        request: &PendingRequest,
-        error: Error,
-    ) -> Result<Answer<V>, Error> {
+    /// A stored value in place of a load that failed, or that takes too long.
+    fn find_fallback(&self, key: &K, request: &PendingRequest, error: &Error) -> Option<Answer<V>> {
         let is_reload = request.mode == CacheMode::Reload;
-        let can_fall_back = self.strategy.can_fall_back() || is_reload || self.values.lifespan.is_some();
-        if !can_fall_back {
-            self.counters.answered(Outcome::Error);
-            return Err(error);
+        if !(self.strategy.can_fall_back() || is_reload || self.values.lifespan.is_some()) {
+            return None;
         }
         let now = self.runtime.coarse_now();
         let fallback = |value: &V, age| Answer {
@@ -467,7 +479,7 @@ where
             age,
             reason: Reason::Failed(error.clone()),
         };
-        let stored = match self.store.look_again(key, now) {
+        match self.store.look_again(key, now) {
             LookupResult::Fresh { value, loaded } if is_reload => Some(fallback(&value, now - loaded)),
             LookupResult::Fresh { value, loaded } => Some(Answer::hit(value, now - loaded)),
             LookupResult::Aged(aged) if now >= aged.life.gone() => None,
@@ -476,9 +488,7 @@ where
                 Some(fresh.unwrap_or_else(|| fallback(&aged.value, now - aged.life.loaded)))
             }
             LookupResult::Missing { .. } => None,
-        };
-        self.counters.answered(stored.as_ref().map_or(Outcome::Error, |answer| answer.outcome));
-        stored.ok_or(error)
+        }
     }
 }
 

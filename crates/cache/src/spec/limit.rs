@@ -58,6 +58,9 @@ impl<'de> Deserialize<'de> for LimitTable {
 /// Checks a strategy for a cache of byte strings. Overheads of entries depend on the types of keys and values, and a
 /// file has to be valid or not before they are known.
 pub(super) fn check_for_documents(strategy: &Strategy) -> Result<(), InvalidStrategy> {
+    if strategy.limit.as_ref().is_some_and(Limit::is_zero) {
+        return Err(InvalidStrategy("a limit has to be above 0"));
+    }
     let builder: Builder<Arc<str>, Bytes> = Cache::builder(strategy.clone()).weigh(heap_bytes);
     builder.check()
 }

@@ -14,7 +14,7 @@ use crate::error::InvalidStrategy;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limit {
-    /// Maximum number of entries.
+    /// Maximum number of entries. 0, here or in bytes: nothing is stored, and loads are coalesced all the same.
     pub entries: Option<usize>,
     /// Maximum number of bytes: of keys and values, as [`weigh`](crate::Builder::weigh) returns them, of entries'
     /// overhead, and of the reservations of loads in flight. Loads reserve half of the limit at most; further loads
@@ -90,7 +90,13 @@ impl Limit {
 
     /// True if no entry fits. `entry_bytes` is an entry's overhead without the policy's.
     pub(crate) fn is_too_small_for(&self, entry_bytes: usize) -> bool {
-        self.bytes.is_some_and(|bytes| self.max_object_bytes(bytes) <= entry_bytes + self.policy.entry_bytes)
+        let is_too_small = |bytes| self.max_object_bytes(bytes) <= entry_bytes + self.policy.entry_bytes;
+        !self.is_zero() && self.bytes.is_some_and(is_too_small)
+    }
+
+    /// True if nothing is stored.
+    pub(crate) fn is_zero(&self) -> bool {
+        self.entries == Some(0) || self.bytes == Some(0)
     }
 
     /// Checks the values.
@@ -101,9 +107,6 @@ impl Limit {
     fn fault(&self) -> Option<&'static str> {
         if self.entries.is_none() && self.bytes.is_none() {
             return Some("a limit needs `entries` or `bytes`");
-        }
-        if self.entries == Some(0) || self.bytes == Some(0) {
-            return Some("a limit has to be above 0");
         }
         if !(0.0..=1.0).contains(&self.reclaim) {
             return Some("`reclaim` is the share of the limit to be cleared: between 0 and 1");
@@ -189,12 +192,10 @@ mod tests {
 
     #[test]
     fn a_limit_that_cannot_be_held_is_refused() {
-        assert!(Limit::entries(1).check().is_ok());
+        assert!(Limit::entries(1).check().is_ok() && Limit::entries(0).check().is_ok());
         assert!(Limit { reclaim: 1.0, ..Limit::bytes(1) }.check().is_ok());
         for wrong in [
             Limit::NONE,
-            Limit::entries(0),
-            Limit::bytes(0),
             Limit { reclaim: 1.1, ..Limit::entries(1) },
             Limit { reclaim: f64::NAN, ..Limit::entries(1) },
             Limit { max_object: Some(1), ..Limit::entries(1) },

@@ -24,7 +24,10 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
             ));
         };
         let shards = self.parts.iter().len();
-        if new.entries.is_some_and(|entries| entries < shards) {
+        if old.bytes == Some(0) {
+            return Err(InvalidStrategy("the cache was built for 0 bytes: build one of this size"));
+        }
+        if new.entries.is_some_and(|entries| 0 < entries && entries < shards) {
             return Err(InvalidStrategy(
                 "the cache has more shards than the limit has entries: build a cache of this size",
             ));
@@ -36,6 +39,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
             ));
         }
         let resizing = self.resizing.lock();
+        self.has_capacity.store(!new.is_zero(), Relaxed);
         if let Some(entries) = new.entries {
             for (number, part) in self.parts.iter().enumerate() {
                 let bounds = LimitBounds::new(share(entries, shards, number), old.reclaim);

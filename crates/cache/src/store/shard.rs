@@ -452,6 +452,10 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         gone: &mut RemovedEntries<K, V>,
     ) -> bool {
         let NewEntry { hash, key, value, life, precedence, weight, tags } = new;
+        if self.ceiling.max == 0 {
+            gone.push(RemovedEntry { key, value, weight: 0, reason: None });
+            return false;
+        }
         if now >= self.sweep.earliest {
             self.sweep(SWEEP_SLICE, now, gone);
         }

@@ -50,7 +50,7 @@ impl Strategy {
     /// one load, which may take 30 s, and wait for its end. A load that takes twice as long as nearly all others is
     /// [hedged](HedgeAfter::Learned). Nothing stale is served. It is not a preset: those have the times of the published tests.
     pub const DEFAULT: Self = Self {
-        fetch: Fetch::Coalesce { wait_timeout: Duration::from_secs(60) },
+        fetch: Fetch::coalesce(Duration::from_secs(60)),
         load: LoadBounds {
             deadline: Duration::from_secs(30),
             hedge_after: Some(HedgeAfter::Learned),
@@ -66,8 +66,7 @@ impl Strategy {
 const SIMPLE: Strategy = Strategy { ttl: Some(Duration::from_secs(60)), ..NONE };
 
 /// Values expire, and one request loads for all. The timeout is that of nginx's cache lock.
-const COALESCED: Strategy =
-    Strategy { fetch: Fetch::Coalesce { wait_timeout: Duration::from_secs(5) }, ..SIMPLE };
+const COALESCED: Strategy = Strategy { fetch: Fetch::coalesce(Duration::from_secs(5)), ..SIMPLE };
 
 /// Values are served stale for six hours while loads fail, as in Belfrage.
 const FALLBACK: Strategy = Strategy {
@@ -100,7 +99,7 @@ presets! {
     ASYNC "async" "N loads, N stores; no request waits for a store" =
         Strategy { store: StoreMode::Async, ..NONE };
     STAMPEDE "stampede" "one load, one store; all requests wait for both" =
-        Strategy { fetch: Fetch::Coalesce { wait_timeout: KAZOO_WAIT }, ..NONE };
+        Strategy { fetch: Fetch::coalesce(KAZOO_WAIT), ..NONE };
     STAMPEDE_ASYNC "stampede_async" "N loads, one store; no request waits for the store" =
         Strategy { store: StoreMode::LockedAsync, ..NONE };
     SIMPLE "simple" "fresh for the ttl; after that each request loads" = SIMPLE;

@@ -271,7 +271,7 @@ fn cancelled_first_caller_does_not_cancel_the_load() {
 #[test]
 fn wait_ends_at_the_earlier_of_both_deadlines() {
     let coalesce = |wait: Duration, soft: Duration| Strategy {
-        fetch: Fetch::Coalesce { wait_timeout: wait },
+        fetch: Fetch::coalesce(wait),
         load: LoadBounds { soft_timeout: Some(soft), ..LoadBounds::DEFAULT },
         ..fallback()
     };

@@ -159,7 +159,7 @@ fn lost_load_without_waiters_is_an_error_and_frees_its_key() {
             Cache::builder(Strategy::preset("stampede").unwrap()).build_on(runtime.clone(), Seed(1)).unwrap();
         let lost =
             cache.get_with("key", async || -> Result<u32, std::io::Error> { panic!("on purpose") }).await;
-        assert!(matches!(lost, Err(Error::LeaderLost)), "{lost:?}");
+        assert_eq!(lost.unwrap_err().to_string(), "the load panicked: on purpose");
         let found = cache.get_with("key", async || Ok::<_, std::io::Error>(7)).await;
         assert_eq!(found.unwrap().value, 7);
     });
@@ -213,6 +213,67 @@ fn waiter_times_out_and_the_load_goes_on() {
         assert!(matches!(answer, Err(Error::WaitTimeout { after }) if *after == timeout), "{answer:?}");
     }
     assert_eq!((stored, now.elapsed(), stats.loads), (Some(7), Duration::from_secs(2), 1));
+}
+
+/// As `proxy_cache_lock_timeout` of nginx. The bound of concurrent loads holds for these loads, too, and a stale value is served in
+/// place of one.
+#[test]
+fn wait_may_end_in_a_load_of_the_waiter() {
+    let wait = Duration::from_millis(50);
+    for (max_concurrent, has_stale, loads, took) in [
+        (None, false, 11, wait + LOAD),
+        // One place is the silent load's.
+        (Some(6), false, 11, wait + 2 * LOAD),
+        (None, true, 1, wait),
+    ] {
+        let time = Virtual::new();
+        let mut strategy = Strategy {
+            ttl: Some(Duration::from_millis(1)),
+            sie: if has_stale { Duration::from_secs(60) } else { Duration::ZERO },
+            fetch: stockade_cache::Fetch::coalesce_or_load(wait),
+            ..Strategy::preset("stampede").unwrap()
+        };
+        strategy.load.max_concurrent = max_concurrent;
+        let cache: Cache<&str, u32, Virtual> =
+            Cache::builder(strategy).build_on(time.clone(), Seed(1)).unwrap();
+        let started = Arc::new(AtomicU64::new(0));
+        let run = time.run(async {
+            if has_stale {
+                cache.insert("key", 1);
+                time.sleep_until(time.now() + Duration::from_millis(2)).await;
+            }
+            let start = time.now();
+            let get = || {
+                let (clock, started) = (time.clone(), Arc::clone(&started));
+                let load = async move || {
+                    if started.fetch_add(1, Ordering::Relaxed) == 0 {
+                        pending::<()>().await;
+                    }
+                    clock.sleep_until(clock.now() + LOAD).await;
+                    Ok::<_, Error>(7)
+                };
+                cache.get_with("key", load)
+            };
+            let silent = get();
+            let waiters = join_all((0..10).map(|_| get()));
+            let answers = async {
+                let answers = waiters.await;
+                (answers, time.now() - start)
+            };
+            let (silent, answers) = futures_util::future::join(silent, answers).await;
+            (silent, answers, cache.get("key"))
+        });
+        let (silent, (answers, waited), stored) = run.unwrap();
+        let case = format!("{max_concurrent:?} {has_stale}");
+        assert_eq!((started.load(Ordering::Relaxed), waited), (loads, took), "{case}");
+        let outcome = if has_stale { Outcome::Fallback } else { Outcome::Miss };
+        for answer in answers {
+            let answer = answer.unwrap();
+            assert_eq!((answer.value, answer.outcome), (if has_stale { 1 } else { 7 }, outcome), "{case}");
+        }
+        assert_eq!(silent.is_ok(), has_stale, "{case}: {silent:?}");
+        assert_eq!(stored, None, "{case}: expired");
+    }
 }
 
 #[test]
@@ -271,7 +332,7 @@ fn hedged(loads_take: Vec<Option<Duration>>) -> (usize, Vec<Received>) {
     let (time, loads_take) = (Virtual::new(), Arc::new(loads_take));
     let mut strategy =
         Strategy { ttl: Some(Duration::from_secs(60)), ..Strategy::preset("stampede").unwrap() };
-    strategy.fetch = stockade_cache::Fetch::Coalesce { wait_timeout: Duration::from_secs(60) };
+    strategy.fetch = stockade_cache::Fetch::coalesce(Duration::from_secs(60));
     strategy.load.deadline = 10 * LOAD;
     strategy.load.hedge_after = Some(HedgeAfter::Time(3 * LOAD));
     let cache: Cache<&str, usize, Virtual> =
@@ -336,7 +397,7 @@ fn slow_or_silent_load_is_hedged_once_an_interval() {
 fn learning_cache(time: &Virtual) -> Cache<u64, u64, Virtual> {
     let mut strategy =
         Strategy { ttl: Some(Duration::from_secs(60 * 60)), ..Strategy::preset("stampede").unwrap() };
-    strategy.fetch = stockade_cache::Fetch::Coalesce { wait_timeout: Duration::from_secs(60) };
+    strategy.fetch = stockade_cache::Fetch::coalesce(Duration::from_secs(60));
     strategy.load.hedge_after = Some(HedgeAfter::Learned);
     Cache::builder(strategy).build_on(time.clone(), Seed(1)).unwrap()
 }
@@ -416,7 +477,7 @@ fn hedge_that_an_invalidated_value_overtakes_is_an_error() {
     let time = Virtual::new();
     let mut strategy =
         Strategy { ttl: Some(Duration::from_secs(60)), ..Strategy::preset("stampede").unwrap() };
-    strategy.fetch = stockade_cache::Fetch::Coalesce { wait_timeout: Duration::from_secs(60) };
+    strategy.fetch = stockade_cache::Fetch::coalesce(Duration::from_secs(60));
     strategy.load.hedge_after = Some(HedgeAfter::Time(3 * LOAD));
     let cache: Cache<&str, u32, Virtual> =
         Cache::builder(strategy).tags(|_, _, tag| tag("all")).build_on(time.clone(), Seed(1)).unwrap();

@@ -407,7 +407,7 @@ fn lost_load_releases_its_bytes_and_permit() {
     runtime
         .run(async move {
             let lost = cache.get_with(1, || async { panic!("lost") as Result<Vec<u8>, Error> }).await;
-            assert!(matches!(lost, Err(Error::LeaderLost)), "{lost:?}");
+            assert!(matches!(lost, Err(Error::Panicked { .. })), "{lost:?}");
             let failed = cache.get_with(1, async || Err::<Vec<u8>, _>(Error::LeaderLost)).await;
             assert!(matches!(failed, Err(Error::Load(_))), "{failed:?}");
             assert_eq!(cache.byte_usage().unwrap().used, 0);
@@ -426,7 +426,6 @@ fn contradictory_strategy_is_refused() {
         refused(limited(Limit::bytes(1 << 20))),
         "a limit in bytes needs the size of entries: set Builder::weigh"
     );
-    assert_eq!(refused(limited(Limit::entries(0))), "a limit has to be above 0");
     let load = LoadBounds { max_concurrent: Some(0), ..LoadBounds::DEFAULT };
     assert_eq!(
         refused(Strategy { load, ..Strategy::preset("none").unwrap() }),
@@ -523,6 +522,41 @@ fn limit_without_room_for_an_entry_is_refused() {
         cache.unwrap_err().to_string(),
         "nothing could be stored: an entry alone costs more than `max_object`"
     );
+}
+
+/// A cache that is switched off: callers share loads, and nothing is stored.
+#[test]
+fn limit_of_nothing_stores_nothing_and_coalesces() {
+    let time = Virtual::new();
+    for limit in [Limit::entries(0), Limit::bytes(0), Limit { entries: Some(0), ..Limit::bytes(1 << 20) }] {
+        let strategy = Strategy { limit: Some(limit.clone()), ..Strategy::preset("stampede").unwrap() };
+        let builder = Cache::builder(strategy).weigh(heap_bytes);
+        let cache: Cache<u64, Vec<u8>, Virtual> = builder.build_on(time.clone(), Seed(1)).unwrap();
+        assert_eq!(cache.insert(1, vec![1]), Insertion::Rejected(StoreRejection::NoCapacity), "{limit:?}");
+        let run = time.run(async {
+            let load = || {
+                let clock = time.clone();
+                cache.get_with(1, async move || {
+                    clock.sleep_until(clock.now() + Duration::from_millis(5)).await;
+                    Ok::<_, Error>(vec![7])
+                })
+            };
+            join_all((0..10).map(|_| load())).await
+        });
+        for answer in run.unwrap() {
+            assert_eq!(answer.unwrap().value, [7], "{limit:?}");
+        }
+        assert_eq!((cache.get(&1), cache.stats().loads, cache.stats().entries), (None, 1, 0), "{limit:?}");
+    }
+    let strategy = Strategy { limit: Some(Limit::entries(10)), ..Strategy::preset("stampede").unwrap() };
+    let cache: Cache<u64, u64, Virtual> = Cache::builder(strategy).build_on(time, Seed(1)).unwrap();
+    cache.insert(1, 1);
+    cache.resize(&Limit::entries(0)).unwrap();
+    cache.insert(1, 1);
+    assert_eq!(cache.get(&1), None);
+    cache.resize(&Limit::entries(10)).unwrap();
+    cache.insert(1, 1);
+    assert_eq!(cache.get(&1), Some(1));
 }
 
 #[test]

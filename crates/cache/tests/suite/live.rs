@@ -124,7 +124,7 @@ async fn faulty_source_under_load_serves_nothing_too_old_and_blocks_no_request()
         sie: 20 * MS,
         throttle: 5 * MS,
         load: LoadBounds { deadline: 60 * MS, soft_timeout: Some(10 * MS), ..LoadBounds::DEFAULT },
-        fetch: Fetch::Coalesce { wait_timeout: 100 * MS },
+        fetch: Fetch::coalesce(100 * MS),
         breaker: Some(Breaker { open_for: 10 * MS, ramp: 10 * MS, ..Breaker::DEFAULT }),
         refresh: Refresh::XFetch { beta: 1.0 },
         ..Strategy::preset("breaker").unwrap()

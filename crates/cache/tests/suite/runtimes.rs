@@ -67,7 +67,7 @@ fn loads_run_without_a_runtime_of_the_caller() {
 fn callers_of_a_runtime_depend_on_no_other_runtime() {
     const WAIT: Duration = Duration::from_millis(50);
     let load = LoadBounds { deadline: WAIT, hedge_after: None, ..LoadBounds::DEFAULT };
-    let strategy = Strategy { fetch: Fetch::Coalesce { wait_timeout: WAIT }, load, ..stampede() };
+    let strategy = Strategy { fetch: Fetch::coalesce(WAIT), load, ..stampede() };
     let cache: Cache<u64, u64> = Cache::new(strategy).unwrap();
     let (still, driven) = (runtime(), runtime());
     // Its timer covers its own deadline only.

@@ -196,10 +196,7 @@ fn unknown_names_suggest_the_nearest() {
 }
 
 fn any_strategy() -> impl Strategy<Value = Cached> {
-    let fetch = prop_oneof![
-        Just(Fetch::Independent),
-        (1..40_u32).prop_map(|ms| Fetch::Coalesce { wait_timeout: ms * MS }),
-    ];
+    let fetch = prop_oneof![Just(Fetch::Independent), (1..40_u32).prop_map(|ms| Fetch::coalesce(ms * MS)),];
     let store = prop_oneof![Just(StoreMode::Sync), Just(StoreMode::Async), Just(StoreMode::LockedAsync)];
     let writer = prop_oneof![
         Just(Writer::Direct),
@@ -266,7 +263,7 @@ proptest! {
         let limit = strategy.max_served_age();
         let ttl = strategy.ttl;
         let wait = match strategy.fetch {
-            Fetch::Coalesce { wait_timeout } => wait_timeout,
+            Fetch::Coalesce { wait_timeout, .. } => wait_timeout,
             Fetch::Independent => Duration::ZERO,
         };
         let call = match strategy.writer {

@@ -14,7 +14,8 @@ use std::{
 
 use futures_util::FutureExt;
 use stockade_cache::{
-    Batching, Breaker, Error, Fetch, Insertion, LoadBounds, Outcome, Strategy, Validated, sync::Cache,
+    Batching, Breaker, Error, Fetch, HedgeAfter, Insertion, LoadBounds, Outcome, Strategy, Validated,
+    sync::Cache,
 };
 
 fn stampede() -> Strategy {
@@ -65,7 +66,7 @@ fn load_that_hangs_holds_its_own_caller_only() {
     let (wait, deadline) = (Duration::from_millis(20), Duration::from_secs(1));
     let breaker = Breaker { min_calls: 3, open_for: Duration::from_hours(1), ..Breaker::DEFAULT };
     let strategy = Strategy {
-        fetch: Fetch::Coalesce { wait_timeout: wait },
+        fetch: Fetch::coalesce(wait),
         load: LoadBounds { deadline, hedge_after: None, ..LoadBounds::DEFAULT },
         breaker: Some(breaker),
         ..stampede()
@@ -90,6 +91,44 @@ fn load_that_hangs_holds_its_own_caller_only() {
         for (key, caller) in (0..).zip(hung) {
             assert_eq!(caller.join().unwrap().unwrap().value, key * 10, "late, and right");
         }
+    });
+}
+
+/// The first load and its hedge never return. The hedge runs on a thread of the cache, so that of ten callers nine have an answer.
+#[test]
+fn hedge_that_hangs_holds_no_caller() {
+    let (wait, ms) = (Duration::from_millis(60), Duration::from_millis(1));
+    let strategy = Strategy {
+        fetch: Fetch::coalesce(wait),
+        load: LoadBounds {
+            // The hedge fails before its caller's wait ends, and the first load goes on.
+            deadline: 30 * ms,
+            hedge_after: Some(HedgeAfter::Time(10 * ms)),
+            ..LoadBounds::DEFAULT
+        },
+        ..stampede()
+    };
+    let cache: Cache<u64, u64> = Cache::new(strategy).unwrap();
+    let (finish, finished) = mpsc::channel::<()>();
+    let finished = Arc::new(std::sync::Mutex::new(finished));
+    let (answer, answered) = mpsc::channel();
+    thread::scope(|scope| {
+        // Dropped if an assertion fails: the loads end.
+        let finish = finish;
+        for _ in 0..10 {
+            let (cache, finished, answer) = (cache.clone(), Arc::clone(&finished), answer.clone());
+            let load = move || finished.lock().unwrap().recv().map(|()| 70);
+            scope.spawn(move || answer.send(cache.get_with(7, load)).unwrap());
+        }
+        for _ in 0..9 {
+            let answer = answered.recv_timeout(Duration::from_secs(60)).expect("a caller hangs");
+            assert!(matches!(answer, Err(Error::WaitTimeout { .. } | Error::Deadline { .. })), "{answer:?}");
+        }
+        let hedges = cache.stats().hedges;
+        assert!(hedges > 0);
+        // Those of the hedges, and the first.
+        (0..=hedges).for_each(|_| finish.send(()).unwrap());
+        assert_eq!(answered.recv_timeout(Duration::from_secs(60)).unwrap().unwrap().value, 70);
     });
 }
 

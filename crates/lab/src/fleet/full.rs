@@ -133,11 +133,7 @@ fn node_cache(
 ) -> NodeCache {
     let cache = &fleet.cache;
     let strategy = Strategy {
-        fetch: if cache.coalesces {
-            Fetch::Coalesce { wait_timeout: Duration::from_mins(1) }
-        } else {
-            Fetch::Independent
-        },
+        fetch: if cache.coalesces { Fetch::coalesce(Duration::from_mins(1)) } else { Fetch::Independent },
         ttl: cache.ttl,
         jitter: cache.jitter,
         refresh: cache.early.map_or(Refresh::None, |at| Refresh::Early { at }),

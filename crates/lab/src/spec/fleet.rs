@@ -361,7 +361,9 @@ fn check_waits(fleet: &Fleet, table: Option<&Spanned<CacheTables>>) -> Result<()
         })
     };
     match strategy.fetch {
-        Fetch::Coalesce { wait_timeout } if wait_timeout < longest => refused("`wait_timeout`", wait_timeout),
+        Fetch::Coalesce { wait_timeout, .. } if wait_timeout < longest => {
+            refused("`wait_timeout`", wait_timeout)
+        }
         _ if strategy.load.deadline < longest => refused("`deadline`", strategy.load.deadline),
         _ => Ok(()),
     }

@@ -100,7 +100,7 @@ cache.ttl = "none"
     let b = cell("mailbox/fixed:3/10", "b");
     assert_eq!((b.docs, b.barrier), (DocumentCount::Fixed(3), false));
     let strategy = &b.strategy;
-    assert_eq!(strategy.fetch, Fetch::Coalesce { wait_timeout: Duration::from_secs(3) });
+    assert_eq!(strategy.fetch, Fetch::coalesce(Duration::from_secs(3)));
     assert_eq!(
         (strategy.store, strategy.ttl),
         (StoreMode::LockedAsync, None),

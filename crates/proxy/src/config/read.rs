@@ -15,7 +15,7 @@ use std::{
 use http::{HeaderName, StatusCode};
 use serde::Deserialize as _;
 use stockade_cache::{
-    Fetch, HedgeAfter, Limit, LoadBounds, Strategy,
+    AfterWait, Fetch, HedgeAfter, Limit, LoadBounds, Strategy,
     spec::{CacheTable, Span, StatedKey, TomlError},
 };
 use stockade_model::nearest::remedy;
@@ -328,10 +328,20 @@ impl StatedStrategy {
         if !self.states(StatedKey::HedgeAfter) {
             *hedge_after = Some(HedgeAfter::Time(timeouts.head / 2));
         }
-        if let (Fetch::Coalesce { wait_timeout }, false) =
+        if let (Fetch::Coalesce { wait_timeout, .. }, false) =
             (&mut strategy.fetch, self.states(StatedKey::Fetch))
         {
             *wait_timeout = (*wait_timeout).max(*deadline);
+        }
+    }
+
+    /// A request that does not wait for the end of another's load sends its own, as nginx does after `proxy_cache_lock_timeout`.
+    fn end_waits_in_loads(&self, strategy: &mut Strategy) {
+        if let (Fetch::Coalesce { wait_timeout, then, .. }, false) =
+            (&mut strategy.fetch, self.states(StatedKey::AfterWait))
+            && *wait_timeout < strategy.load.deadline
+        {
+            *then = AfterWait::Load;
         }
     }
 }
@@ -412,6 +422,7 @@ fn route(
     if let OriginKind::Http(http) = &origins[origin].kind {
         stated.adapt_to(&http.timeouts, &mut strategy);
     }
+    stated.end_waits_in_loads(&mut strategy);
     // Databases declare no lifetimes.
     let is_database = matches!(origins[origin].kind, OriginKind::Documents { .. });
     let default = strategy.ttl.filter(|_| stated.states(StatedKey::Ttl) || is_database);

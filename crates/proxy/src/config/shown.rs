@@ -5,7 +5,8 @@ use std::time::Duration;
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 use stockade_cache::{
-    Breaker, EvictionOrder, Fetch, GhostTtl, HedgeAfter, Limit, Refresh, StoreMode, Strategy, Writer,
+    AfterWait, Breaker, EvictionOrder, Fetch, GhostTtl, HedgeAfter, Limit, Refresh, StoreMode, Strategy,
+    Writer,
 };
 
 use super::{
@@ -253,7 +254,13 @@ fn strategy_shown(strategy: &Strategy) -> Value {
     json!({
         "fetch": match fetch {
             Fetch::Independent => json!("independent"),
-            Fetch::Coalesce { wait_timeout } => json!({ "coalesce": { "wait_timeout": time(*wait_timeout) } }),
+            Fetch::Coalesce { wait_timeout, then, .. } => {
+                let then = match then {
+                    AfterWait::Error => "error",
+                    AfterWait::Load => "load",
+                };
+                json!({ "coalesce": { "wait_timeout": time(*wait_timeout), "then": then } })
+            }
         },
         "load": {
             "deadline": time(load.deadline),

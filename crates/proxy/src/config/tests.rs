@@ -36,7 +36,7 @@ fn patient(preset: &str) -> Strategy {
     assert_eq!(strategy.load.deadline, Duration::from_secs(10));
     strategy.load.deadline = Duration::from_secs(37);
     strategy.load.hedge_after = Some(HedgeAfter::Time(Duration::from_secs(15)));
-    strategy.fetch = Fetch::Coalesce { wait_timeout: Duration::from_secs(37) };
+    strategy.fetch = Fetch::coalesce(Duration::from_secs(37));
     if let Some(breaker) = &mut strategy.breaker {
         (breaker.open_for, breaker.wait) = (Duration::from_secs(1), Duration::from_secs(2));
     }
@@ -66,6 +66,8 @@ fn waits_come_from_the_file_or_the_origins_timeouts() {
         ("[cache]\nload = { hedge_after = \"none\" }", 37, None),
         ("[cache]\nload = { hedge_after = \"2s\" }", 37, Some(2)),
         ("[cache]\nfetch = { coalesce = { wait_timeout = \"1s\" } }", 1, Some(15)),
+        ("[cache]\nfetch = { coalesce = { wait_timeout = \"1s\", then = \"error\" } }", 1, Some(15)),
+        ("[cache]\nfetch = { coalesce = { wait_timeout = \"1m\", then = \"load\" } }", 60, Some(15)),
     ] {
         let config = read(&if cache.starts_with('[') {
             format!("{cache}\n{ORIGIN}")
@@ -73,7 +75,10 @@ fn waits_come_from_the_file_or_the_origins_timeouts() {
             format!("{ORIGIN}\n{cache}\n")
         });
         let Strategy { fetch, load, .. } = &config.routes[0].strategy;
-        assert_eq!(*fetch, Fetch::Coalesce { wait_timeout: Duration::from_secs(wait_s) }, "{cache}");
+        let wait = Duration::from_secs(wait_s);
+        let ends_in_load = cache.contains("then = \"load\"") || cache.ends_with("1s\" } }");
+        let expected = if ends_in_load { Fetch::coalesce_or_load(wait) } else { Fetch::coalesce(wait) };
+        assert_eq!(*fetch, expected, "{cache}");
         let hedge_after = hedge_s.map(|seconds| HedgeAfter::Time(Duration::from_secs(seconds)));
         assert_eq!(load.hedge_after, hedge_after, "{cache}");
     }
@@ -126,7 +131,7 @@ fn routes_override_the_shared_cache_block() {
     assert_eq!(config.limit, Limit { policy: Policy::LRW, reclaim: 0.3, ..Limit::entries(36_000) });
     let [live, news] = config.routes.as_slice() else { panic!("{:?}", config.routes) };
     assert_eq!((live.name.as_str(), news.name.as_str()), ("/news/live", "/news/*"));
-    assert_eq!(news.strategy.fetch, Fetch::Coalesce { wait_timeout: Duration::from_secs(3) });
+    assert_eq!(news.strategy.fetch, Fetch::coalesce_or_load(Duration::from_secs(3)));
     assert_eq!((news.strategy.swr, news.strategy.limit.as_ref()), (Duration::from_secs(7), None));
     assert_eq!(news.strategy.negative_ttl, Some(Duration::from_secs(5)));
     // The ttl of [cache] is the default of its routes.

@@ -169,13 +169,6 @@ async fn look_up_or_load(context: &Arc<RequestContext>, runtime: &LocalRuntime) 
             Ok(answer) => answer,
             // A purge or an eviction removed the stale response during the wait, so that this request has to wait for a load.
             Err(Error::SoftTimeout { .. } | Error::Invalidated) => continue,
-            // If `wait_timeout` is shorter than `load.deadline`, the request sends its own load, as nginx does after
-            // `proxy_cache_lock_timeout`. Otherwise there is no answer: 504.
-            Err(Error::WaitTimeout { after })
-                if after < context.route.config.strategy.load.deadline && !context.has_loaded() =>
-            {
-                return Box::pin(load_uncoalesced(context, entry_key, forward)).await;
-            }
             // The client of the leader has too many requests, or has left.
             Err(Error::Load(failure)) if !context.has_loaded() && is_about_client(&*failure) => continue,
             Err(error) => return error_reply(context, &error, forward),

@@ -305,7 +305,7 @@ fn preset_row(preset: &Preset) -> Vec<String> {
     assert_eq!((*jitter, negative_ttl, writer, limit.is_none()), (0.0, &None, &Writer::Direct, true));
     let fetch = match fetch {
         Fetch::Independent => String::new(),
-        Fetch::Coalesce { wait_timeout } => format!("coalesce, {}", time(*wait_timeout)),
+        Fetch::Coalesce { wait_timeout, .. } => format!("coalesce, {}", time(*wait_timeout)),
     };
     let store = match store {
         StoreMode::Sync => "",

@@ -76,7 +76,7 @@ async fn panicking_load_frees_its_lock() {
         (second.get("key", &source).await, live.now() - start)
     };
     let (lost, (answer, waited)) = join(panicking, waiting).await;
-    assert!(matches!(lost, Err(Error::LeaderLost)), "{lost:?}");
+    assert!(matches!(lost, Err(Error::Panicked { .. })), "{lost:?}");
     assert_eq!(answer.outcome, Outcome::Miss);
     assert!(waited < 300 * MS + BUSY, "{waited:?}");
 }
