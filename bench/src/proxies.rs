@@ -64,6 +64,8 @@ pub struct Nginx {
     /// The size of the keys' zone and the limit of the store.
     pub zone: &'static str,
     pub limit: &'static str,
+    /// The time after which a request does not wait for another one any more.
+    pub lock: &'static str,
 }
 
 impl Nginx {
@@ -79,6 +81,7 @@ impl Nginx {
             log: None,
             zone: "16m",
             limit: "256m",
+            lock: "1m",
         }
     }
 
@@ -156,7 +159,7 @@ impl Proxy {
 
     /// nginx with `proxy_cache` in memory (`/dev/shm`) and a worker for each core.
     pub fn nginx(folder: &Path, nginx: &Nginx) -> Result<Self> {
-        let Nginx { name, address, cores, is_sendfile, certificate, log, zone, limit } = nginx;
+        let Nginx { name, address, cores, is_sendfile, certificate, log, zone, limit, lock } = nginx;
         let id = address.rsplit(':').next().unwrap_or_default();
         let file = folder.join(format!("nginx-{id}.conf"));
         let store = nginx.store(folder);
@@ -186,7 +189,7 @@ impl Proxy {
              proxy_cache_path {store} levels=1:2 keys_zone=all:{zone} max_size={limit} inactive=1h use_temp_path=off;\n\
              server {{ listen {address}{listen} backlog=16384; location / {{\n\
              proxy_pass http://{ORIGIN}; proxy_http_version 1.1; proxy_set_header Connection '';\n\
-             proxy_cache all; proxy_cache_lock on; proxy_cache_lock_timeout 1m; proxy_cache_lock_age 1m;\n\
+             proxy_cache all; proxy_cache_lock on; proxy_cache_lock_timeout {lock}; proxy_cache_lock_age {lock};\n\
              proxy_cache_key $uri$is_args$args;\n\
              add_header Via '1.1 nginx'; add_header Age 0;\n\
              add_header Cache-Status 'nginx; ttl=3600; detail=$upstream_cache_status';\n\

@@ -12,6 +12,7 @@ mod aims;
 mod bytes;
 mod herd;
 mod hits;
+mod leaders;
 mod load;
 mod memory;
 mod misses;
@@ -194,7 +195,7 @@ impl Bench {
 }
 
 /// All benches, in the order of RESULTS.md.
-pub const BENCHES: [Bench; 15] = [
+pub const BENCHES: [Bench; 16] = [
     hits::BENCH,
     mixed::BENCH,
     misses::BENCH,
@@ -206,6 +207,7 @@ pub const BENCHES: [Bench; 15] = [
     proxy::BENCH,
     memory::BENCH,
     herd::BENCH,
+    leaders::BENCH,
     load::BENCH,
     agents::BENCH,
     origin::BENCH,
@@ -214,7 +216,7 @@ pub const BENCHES: [Bench; 15] = [
 
 /// A bench by its name.
 pub fn find(name: &str) -> Result<&'static Bench> {
-    static ALL: [Bench; 15] = BENCHES;
+    static ALL: [Bench; 16] = BENCHES;
     ALL.iter().find(|bench| bench.name == name).ok_or_else(|| {
         let names: Vec<_> = ALL.iter().map(|bench| bench.name).collect();
         format!("no bench is called `{name}`: choose from {}, or all", names.join(", ")).into()

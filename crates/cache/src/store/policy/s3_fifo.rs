@@ -4,13 +4,16 @@
 
 use std::{collections::VecDeque, sync::atomic::Ordering};
 
-use foldhash::quality::FixedState;
-use hashbrown::{HashMap, hash_map};
+use hashbrown::{
+    HashTable,
+    hash_table::{AbsentEntry, OccupiedEntry},
+};
 
 use super::{
     eviction::{EvictionPolicy, Listed, PolicyData, PolicyEntries, Slot},
     fifo::FifoQueue,
 };
+use crate::store::shard::lengthen;
 
 /// The counter's maximum: the paper has two bits.
 const HITS_MAX: u8 = 3;
@@ -67,8 +70,8 @@ impl EvictionPolicy for S3Fifo {
     const NAME: &'static str = "s3-fifo";
     const SUMMARY: &'static str =
         "new entries that were not requested twice; the others in turns (Yang et al., SOSP 2023)";
-    /// A ghost: an element of a half-full map, and one of a queue.
-    const ENTRY_BYTES: usize = 2 * size_of::<(u32, u64)>() + size_of::<(u32, u64)>();
+    /// A ghost: an element of a half-full table with its control byte, and one of a half-full queue.
+    const ENTRY_BYTES: usize = 2 * (size_of::<u32>() + 1) + 2 * size_of::<u32>();
 
     fn on_insert(&mut self, entries: &mut impl PolicyEntries, slot: Slot) {
         if self.ghosts.remove(entries.hash(slot)) {
@@ -115,37 +118,50 @@ impl EvictionPolicy for S3Fifo {
 }
 
 /// Hashes of the keys that were evicted from the small queue last.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct EvictedHashes {
-    /// The number of each hash's last addition.
-    added: HashMap<u32, u64, FixedState>,
-    queue: VecDeque<(u32, u64)>,
-    additions: u64,
-}
-
-impl Default for EvictedHashes {
-    fn default() -> Self {
-        Self { added: HashMap::with_hasher(FixedState::default()), queue: VecDeque::new(), additions: 0 }
-    }
+    /// In the order of their addition.
+    queue: VecDeque<u32>,
+    /// The number of the first addition in the queue. Numbers wrap around.
+    first: u32,
+    /// The number of the last addition of each hash.
+    numbers: HashTable<u32>,
 }
 
 impl EvictedHashes {
     /// Adds a hash, and forgets the oldest beyond `len_max`.
     fn add(&mut self, hash: u32, len_max: usize) {
-        self.additions += 1;
-        self.added.insert(hash, self.additions);
-        self.queue.push_back((hash, self.additions));
-        while self.queue.len() > len_max {
-            let Some((oldest, addition)) = self.queue.pop_front() else { return };
-            if let hash_map::Entry::Occupied(added) = self.added.entry(oldest)
-                && *added.get() == addition
-            {
-                added.remove();
+        #[expect(clippy::cast_possible_truncation, reason = "fewer than slots")]
+        let number = self.first.wrapping_add(self.queue.len() as u32);
+        self.queue.push_back(hash);
+        match self.find(hash) {
+            Ok(mut known) => *known.get_mut() = number,
+            Err(_) => {
+                let (queue, first) = (&self.queue, self.first);
+                let hash_of = |number: &u32| lengthen(queue[number.wrapping_sub(first) as usize]);
+                self.numbers.insert_unique(lengthen(hash), number, hash_of);
             }
+        }
+        while self.queue.len() > len_max {
+            let Some(oldest) = self.queue.pop_front() else { return };
+            let number = self.first;
+            // It may have been added again, or removed.
+            if let Ok(last) = self.numbers.find_entry(lengthen(oldest), |last| *last == number) {
+                last.remove();
+            }
+            self.first = number.wrapping_add(1);
         }
     }
 
     fn remove(&mut self, hash: u32) -> bool {
-        self.added.remove(&hash).is_some()
+        self.find(hash).is_ok_and(|known| {
+            known.remove();
+            true
+        })
+    }
+
+    fn find(&mut self, hash: u32) -> Result<OccupiedEntry<'_, u32>, AbsentEntry<'_, u32>> {
+        let Self { queue, first, numbers } = self;
+        numbers.find_entry(lengthen(hash), |number| queue[number.wrapping_sub(*first) as usize] == hash)
     }
 }
