@@ -6,10 +6,17 @@ use std::{num::NonZeroU32, time::Duration};
 const SCALE: u32 = 16;
 /// An agent that was late in so many seconds in a row cannot hold its share.
 const LATE_SECONDS: u32 = 2;
-/// Agents that are late by less than this share of the latest one's lateness can take a part of its load.
-const LEAST_LATE_MAX: f64 = 0.25;
+/// An agent is much later than another one whose send lag is below this share of its own.
+const OTHERS_LAG_MAX: f64 = 0.25;
 /// After a move, so many seconds are not judged: the new shares begin in the second or third of them.
 const SETTLING_SECONDS: u64 = 4;
+
+/// The send lag of an agent in a second, at the 99th percentile, and the one that a valid load may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SecondLag {
+    pub(crate) p99: Duration,
+    pub(crate) allowed: Duration,
+}
 
 /// The weights of the agents of one load, as they change.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,15 +35,16 @@ impl Rebalance {
         Self { weights: scaled.collect(), late: vec![0; weights.len()], judged_from: 0 }
     }
 
-    /// One more second, with the lateness of each agent in it. Returns new weights if shares move: those of late agents are halved. Where
+    /// One more second, with the lag of each agent in it. Returns new weights if shares move: those of late agents are halved. Where
     /// all are about as late, as on a machine that they share, another agent cannot help.
-    pub(crate) fn second(&mut self, second: u64, lateness: &[Duration]) -> Option<&[NonZeroU32]> {
+    pub(crate) fn second(&mut self, second: u64, lags: &[SecondLag]) -> Option<&[NonZeroU32]> {
         if second < self.judged_from {
             return None;
         }
-        let least = lateness.iter().min().copied().unwrap_or_default();
-        for (late, lateness) in self.late.iter_mut().zip(lateness) {
-            *late = if lateness.mul_f64(LEAST_LATE_MAX) > least { *late + 1 } else { 0 };
+        let least = lags.iter().map(|lag| lag.p99).min().unwrap_or_default();
+        for (late, SecondLag { p99, allowed }) in self.late.iter_mut().zip(lags) {
+            let is_late = p99 > allowed && p99.mul_f64(OTHERS_LAG_MAX) > least;
+            *late = if is_late { *late + 1 } else { 0 };
         }
         let cannot_hold = |late: &u32| *late >= LATE_SECONDS;
         let is_light = |weight: &NonZeroU32| weight.get() == 1;
@@ -66,8 +74,8 @@ impl Rebalance {
 mod tests {
     use super::*;
 
-    fn ms(ms: u64) -> Duration {
-        Duration::from_millis(ms)
+    fn ms(ms: u64) -> SecondLag {
+        SecondLag { p99: Duration::from_millis(ms), allowed: Duration::from_millis(10) }
     }
 
     fn weights(weights: &[u32]) -> Vec<NonZeroU32> {
@@ -96,6 +104,12 @@ mod tests {
         let mut rebalance = Rebalance::new(&weights(&[1, 1]));
         for second in 0..9 {
             assert_eq!(rebalance.second(second, &[ms(90), ms(40)]), None);
+            assert_eq!(
+                rebalance.second(second, &[ms(11), ms(9)]),
+                None,
+                "late by 1 ms, and not later than others"
+            );
+            assert_eq!(rebalance.second(second, &[ms(9), ms(1)]), None, "not late");
         }
         let mut moves = 0;
         let mut rebalance = Rebalance::new(&weights(&[1, 1]));

@@ -12,7 +12,10 @@ use stockade_load::{
 use stockade_model::{message::shown, time::Time};
 use stockade_record::histogram::Histogram;
 
-use crate::wire::{AgentStatus, LOST_AFTER, RecordPart, lost};
+use crate::{
+    rebalance::SecondLag,
+    wire::{AgentStatus, LOST_AFTER, RecordPart, lost},
+};
 
 /// The agents of a run, by index.
 #[derive(Debug)]
@@ -38,8 +41,8 @@ struct AgentState {
     fault: Option<String>,
     requests: u64,
     send_lag: Histogram,
-    /// For each second that some agent has not sent: the lateness of this one in it.
-    lateness: VecDeque<Duration>,
+    /// For each second that some agent has not sent: the lag of this one in it.
+    lags: VecDeque<SecondLag>,
 }
 
 /// The part of one agent in a run.
@@ -68,7 +71,7 @@ impl Roster {
             fault: None,
             requests: 0,
             send_lag: Histogram::new(),
-            lateness: VecDeque::new(),
+            lags: VecDeque::new(),
         };
         let agents: Vec<_> = names.into_iter().map(state).collect();
         Self { merger: SecondMerger::new(agents.len()), agents, cpu_max: Duration::ZERO }
@@ -113,12 +116,12 @@ impl Roster {
         }
     }
 
-    /// The next second that all agents have sent, and the lateness of each in it.
-    pub(crate) fn next_second(&mut self) -> Option<(GeneratorSecond, Vec<Duration>)> {
+    /// The next second that all agents have sent, and the lag of each in it.
+    pub(crate) fn next_second(&mut self) -> Option<(GeneratorSecond, Vec<SecondLag>)> {
         let second = self.merger.next_complete()?;
         self.cpu_max = self.cpu_max.max(second.cpu);
-        let lateness = self.agents.iter_mut().map(|agent| agent.lateness.pop_front().unwrap_or_default());
-        Some((second, lateness.collect()))
+        let lags = self.agents.iter_mut().map(|agent| agent.lags.pop_front().unwrap_or_default());
+        Some((second, lags.collect()))
     }
 
     /// The next second of an interrupted run, which some agent has not sent.
@@ -276,19 +279,18 @@ impl AgentState {
     fn add(&mut self, second: &GeneratorSecond) {
         self.requests += second.measured.requests();
         self.send_lag.merge(&second.measured.times.send_lag);
-        self.lateness.push_back(lateness(second));
+        self.lags.push_back(lag(second));
     }
 }
 
-/// How much later the second's requests were sent than a valid load allows, at the 99th percentile.
-fn lateness(second: &GeneratorSecond) -> Duration {
+fn lag(second: &GeneratorSecond) -> SecondLag {
     let (mut send_lag, mut response) = (Histogram::new(), Histogram::new());
     for tally in [&second.measured, &second.warmup] {
         send_lag.merge(&tally.times.send_lag);
         response.merge(&tally.times.response);
     }
     let allowed = lateness_allowed(response.quantile(0.99));
-    send_lag.quantile(0.99).unwrap_or_default().saturating_sub(allowed)
+    SecondLag { p99: send_lag.quantile(0.99).unwrap_or_default(), allowed }
 }
 
 #[cfg(test)]

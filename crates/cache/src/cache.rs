@@ -603,7 +603,8 @@ where
     /// Sets another size of the [limit](Strategy::limit): its entries, its bytes, or both, as the cache was built with. Its other fields stay
     /// as they were built, so that bytes have to have room for the largest entry. What exceeds a smaller limit is evicted before this returns,
     /// but for bytes of loads in flight and of values that are [held](crate::Builder::held); shards that were made for a small limit stay
-    /// few. [Ghosts](crate::Builder::shadow) keep their own limits. With 0 entries the cache is empty, and stores nothing until it is resized again.
+    /// few. [Ghosts](crate::Builder::shadow) keep their own limits. With 0 entries the cache is empty, and stores
+    /// nothing until it is resized again; an insert at the same moment may report [`Stored`](Insertion::Stored).
     pub fn resize(&self, limit: &Limit) -> Result<(), InvalidStrategy> {
         self.engine.store.resize(self.engine.strategy.limit.as_ref(), limit)
     }

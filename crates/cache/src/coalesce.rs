@@ -113,7 +113,7 @@ pub enum WaitOutcome<K: Hash + Eq, T> {
 }
 
 impl<K: Hash + Eq + Clone, T: Clone> Coalescer<K, T> {
-    /// `lost_result` is the result when no leader is left, and the last one did not [say](Leader::lose) what the result is then.
+    /// `lost_result` is the result when no leader is left, and no lost one did [say](Leader::lose) what the result is then.
     #[must_use]
     pub fn new(seed: Seed, lost_result: fn() -> T) -> Arc<Self> {
         let table = |_, hasher: &FixedState| Lock::new(HashMap::with_hasher(hasher.clone()));
@@ -340,6 +340,12 @@ impl<K: Hash + Eq, T: Clone> Leader<K, T> {
     #[must_use]
     pub fn is_hedge(&self) -> bool {
         self.role.is_hedge
+    }
+
+    /// False for an independent load.
+    #[must_use]
+    pub fn is_joinable(&self) -> bool {
+        self.load().is_joinable
     }
 
     /// The start of the load, under this leader or a previous one.

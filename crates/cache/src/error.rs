@@ -83,8 +83,9 @@ pub enum Error {
         /// The message of the panic.
         message: Arc<str>,
     },
-    /// The task of the load was aborted, as by a runtime that shuts down, and there was no waiter left to replace its leader.
-    #[error("the load was lost: its task was aborted")]
+    /// The task of the load was aborted, as by a runtime that shuts down, or it panicked beside the load, as in a function of the builder;
+    /// and there was no waiter left to replace its leader.
+    #[error("the load was lost: its task was aborted, or panicked outside of the load")]
     LeaderLost,
 }
 
@@ -113,3 +114,8 @@ impl Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidStrategy(pub(crate) &'static str);
+
+impl InvalidStrategy {
+    /// For files and flags, where a limit of 0 is a mistake.
+    pub const ZERO_LIMIT: Self = Self("a limit has to be above 0");
+}

@@ -146,10 +146,10 @@
 //! | `sieve` | 0 | 135 | 784 | 1,125 |
 //! | `lrw` | 0 | 132 | 760 | 1,104 |
 //! | `lru` | 40 | 143 | 1,103 | 1,516 |
-//! | `s3-fifo` | 48 | 137 | 1,130 | 1,463 |
+//! | `s3-fifo` | 18 | 137 | 1,130 | 1,463 |
 //! | `lfu` | 72 | 153 | 1,146 | 1,546 |
 //! | `gdsf` | 80 | 166 | 1,204 | 1,603 |
-//! | `auto` | 128 | as the chosen one | | |
+//! | `auto` | 98 | as the chosen one | | |
 //!
 //! `auto` costs some 700 instructions more for each request of a sampled key, of which there are 10,000 a second at most, and 1,000 while
 //! all keys are sampled. Its ghosts have 14 MiB at most.

@@ -211,7 +211,7 @@ stats! {
     store {
         /// Values stored, by loads, inserts and updates.
         stores: u64 = counter "stockade_stores_total",
-        /// Values answered and not stored: larger than `max_object`, or all bytes were reserved.
+        /// Values answered and not stored: larger than `max_object`, or all bytes were reserved, or the limit is 0.
         stores_refused: u64 = counter "stockade_stores_refused_total",
         /// Values answered and not stored, because they were invalidated during the load.
         stores_outdated: u64 = counter "stockade_stores_outdated_total",

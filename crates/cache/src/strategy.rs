@@ -143,7 +143,7 @@ pub enum Fetch {
 pub enum AfterWait {
     /// It receives [`Error::WaitTimeout`](crate::Error::WaitTimeout).
     Error,
-    /// It loads for itself, beside the load that it waited for, as a request of nginx does after `proxy_cache_lock_timeout`. One that has
+    /// It loads for itself, in addition to the load that it waited for, as a request of nginx does after `proxy_cache_lock_timeout`. One that has
     /// [hedged](LoadBounds::hedge_after) the load receives the error. `max_concurrent` and `queue` bound such loads, too.
     Load,
 }

@@ -27,7 +27,7 @@ use super::{
 use crate::{
     clock::{AgentClock, ClockEstimate, Nanos, Ping, duration},
     connection::reason,
-    rebalance::Rebalance,
+    rebalance::{Rebalance, SecondLag},
     roster::Roster,
     wait::{Ticks, pause, within},
     wire::{AgentInfo, AgentReply, AgentRequest, AgentStatus, RunId},
@@ -186,11 +186,11 @@ impl<'a> AgentsLoad<'a> {
                 () = ticks.tick() => {}
             }
             while let Some(fold) = &mut fold
-                && let Some((second, lateness)) = roster.next_second()
+                && let Some((second, lags)) = roster.next_second()
             {
                 fold.second(&second, observer);
                 if stopped_at.is_none() {
-                    self.rebalance(second.second, &lateness, start.as_ref(), &mut roster).await;
+                    self.rebalance(second.second, &lags, start.as_ref(), &mut roster).await;
                 }
             }
             // An observer may have taken long, or this process was suspended.
@@ -314,7 +314,7 @@ impl<'a> AgentsLoad<'a> {
     async fn rebalance(
         &mut self,
         second: u64,
-        lateness: &[Duration],
+        lags: &[SecondLag],
         start: Option<&Start>,
         roster: &mut Roster,
     ) {
@@ -323,7 +323,7 @@ impl<'a> AgentsLoad<'a> {
         if begins + MOVE_DELAY >= rebalance.schedule.duration() {
             return;
         }
-        let Some(weights) = rebalance.state.second(second, lateness) else { return };
+        let Some(weights) = rebalance.state.second(second, lags) else { return };
         let shares = Share::by_weight(weights);
         let due_before = rebalance.schedule.due_times(self.load.seed).take_while(|due| *due < begins);
         let from = due_before.count() as u64;

@@ -233,12 +233,12 @@ where
             caller,
             pending_work,
         } = loading;
+        let is_alone = leader.is_hedge() || !leader.is_joinable();
         let (mut completion, mut grant) = (Completion::Pending(leader), LoadGrant::LOCAL);
         if let Some(shared) = &self.shared {
+            let (key, client) = (completion.key(), load.client());
             // Boxed: this future is larger than the rest of the task.
-            match Box::pin(self.look_up_in_tier(shared, completion.key(), mode, load.client(), deadline))
-                .await
-            {
+            match Box::pin(self.look_up_in_tier(shared, key, mode, client, is_alone, deadline)).await {
                 TierDecision::Serve(loaded) => return drop(completion.complete(Ok(loaded))),
                 TierDecision::Failed(error) => return completion.fail(error),
                 TierDecision::Load(granted) => grant = granted,

@@ -321,8 +321,8 @@ where
     ) -> RequestStep<K, V> {
         let is_hedge = leader.is_hedge();
         let soft = self.soft_deadline(request.has_stale, leader.started_at());
-        // A hedge may fail long before the load that it is to replace ends.
-        let patience = is_hedge.then(|| request.at + self.wait_timeout());
+        // A hedge may fail long before the load that it is to replace ends. Deadlines of waiters are in the order of their arrival.
+        let patience = is_hedge.then(|| self.runtime.now() + self.wait_timeout());
         let deadline = [soft, patience].into_iter().flatten().min();
         request.led_ordinal = Some(leader.ordinal());
         request.is_soft_deadline = soft.is_some() && soft == deadline;
@@ -416,12 +416,17 @@ where
         }
         let error = Error::WaitTimeout { after: self.wait_timeout() };
         let may_load = matches!(self.strategy.fetch, Fetch::Coalesce { then: AfterWait::Load, .. });
-        if may_load && load.is_some() && self.find_fallback(key, request, &error).is_none() {
-            request.seen_version = self.store.version(key);
-            let leader = self.coalescer.start_detached(key, self.runtime.now());
-            return self.lead(leader, None, request, load);
+        if !may_load || load.is_none() {
+            return self.finish(key, request, Outcome::Error, Err(error));
         }
-        self.finish(key, request, Outcome::Error, Err(error))
+        // Another waiter may have loaded it.
+        let is_default = request.mode == CacheMode::Default;
+        if let Some(stored) = is_default.then(|| self.find_stored(key, request, &error)).flatten() {
+            self.counters.answered(stored.outcome);
+            return ControlFlow::Break(Ok(stored));
+        }
+        request.seen_version = self.store.version(key);
+        self.lead(self.coalescer.start_detached(key, self.runtime.now()), None, request, load)
     }
 
     /// Ends a request with the result of its own load or of another's.
@@ -466,12 +471,16 @@ where
         })
     }
 
-    /// A stored value in place of a load that failed, or that takes too long.
+    /// A stored value in place of a load that failed.
     fn find_fallback(&self, key: &K, request: &PendingRequest, error: &Error) -> Option<Answer<V>> {
         let is_reload = request.mode == CacheMode::Reload;
-        if !(self.strategy.can_fall_back() || is_reload || self.values.lifespan.is_some()) {
-            return None;
-        }
+        let may_fall_back = self.strategy.can_fall_back() || is_reload || self.values.lifespan.is_some();
+        may_fall_back.then(|| self.find_stored(key, request, error)).flatten()
+    }
+
+    /// A stored value, fresh or stale, for a request whose load has failed or takes too long.
+    fn find_stored(&self, key: &K, request: &PendingRequest, error: &Error) -> Option<Answer<V>> {
+        let is_reload = request.mode == CacheMode::Reload;
         let now = self.runtime.coarse_now();
         let fallback = |value: &V, age| Answer {
             value: value.clone(),

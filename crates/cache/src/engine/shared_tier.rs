@@ -61,13 +61,15 @@ where
         self.shared.as_ref().is_none_or(|shared| shared.has_memory)
     }
 
-    /// Looks a key up in the shared tier, and waits if another node loads it.
+    /// Looks a key up in the shared tier, and waits if another node loads it. `is_alone`: another load of this node may have the lock, and this
+    /// one does not wait for it.
     pub(crate) async fn look_up_in_tier(
         &self,
         shared: &SharedTier<K, V>,
         key: &K,
         mode: CacheMode,
         client: Option<NonZeroU64>,
+        is_alone: bool,
         deadline: Time,
     ) -> TierDecision<V> {
         let Ok(_permit) = shared.lookups.try_acquire() else {
@@ -80,7 +82,7 @@ where
             // Every value in the tier was stored before this request.
             CacheMode::Reload => Some(Duration::ZERO),
         };
-        let wants_lock = self.coalesces() && self.may_load(key, client);
+        let wants_lock = !is_alone && self.coalesces() && self.may_load(key, client);
         let mut query = TierQuery { younger_than, waited: None, wants_lock };
         // Memory has served the stale value already, or the request rejects it: it waits for the node that refreshes
         // it.

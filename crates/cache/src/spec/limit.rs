@@ -59,7 +59,7 @@ impl<'de> Deserialize<'de> for LimitTable {
 /// file has to be valid or not before they are known.
 pub(super) fn check_for_documents(strategy: &Strategy) -> Result<(), InvalidStrategy> {
     if strategy.limit.as_ref().is_some_and(Limit::is_zero) {
-        return Err(InvalidStrategy("a limit has to be above 0"));
+        return Err(InvalidStrategy::ZERO_LIMIT);
     }
     let builder: Builder<Arc<str>, Bytes> = Cache::builder(strategy.clone()).weigh(heap_bytes);
     builder.check()

@@ -95,7 +95,8 @@ impl Limit {
     }
 
     /// True if nothing is stored.
-    pub(crate) fn is_zero(&self) -> bool {
+    #[must_use]
+    pub fn is_zero(&self) -> bool {
         self.entries == Some(0) || self.bytes == Some(0)
     }
 

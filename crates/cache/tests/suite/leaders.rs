@@ -261,9 +261,9 @@ fn wait_may_end_in_a_load_of_the_waiter() {
                 (answers, time.now() - start)
             };
             let (silent, answers) = futures_util::future::join(silent, answers).await;
-            (silent, answers, cache.get("key"))
+            (silent, answers)
         });
-        let (silent, (answers, waited), stored) = run.unwrap();
+        let (silent, (answers, waited)) = run.unwrap();
         let case = format!("{max_concurrent:?} {has_stale}");
         assert_eq!((started.load(Ordering::Relaxed), waited), (loads, took), "{case}");
         let outcome = if has_stale { Outcome::Fallback } else { Outcome::Miss };
@@ -272,8 +272,33 @@ fn wait_may_end_in_a_load_of_the_waiter() {
             assert_eq!((answer.value, answer.outcome), (if has_stale { 1 } else { 7 }, outcome), "{case}");
         }
         assert_eq!(silent.is_ok(), has_stale, "{case}: {silent:?}");
-        assert_eq!(stored, None, "{case}: expired");
     }
+}
+
+/// Those whose wait ends later find the value that the first one has loaded.
+#[test]
+fn one_waiter_that_loads_for_itself_is_enough_for_later_ones() {
+    let (time, loads) = (Virtual::new(), Arc::new(AtomicU64::new(0)));
+    let fetch = stockade_cache::Fetch::coalesce_or_load(Duration::from_millis(50));
+    let strategy = Strategy { fetch, ..Strategy::preset("stampede").unwrap() };
+    let cache: Cache<&str, u64, Virtual> = Cache::builder(strategy).build_on(time.clone(), Seed(1)).unwrap();
+    let call = async |number: u32| {
+        time.sleep_until(Time::ZERO + number * Duration::from_millis(30)).await;
+        let (clock, loads) = (time.clone(), Arc::clone(&loads));
+        let load = async move || {
+            if loads.fetch_add(1, Ordering::Relaxed) == 0 {
+                pending::<()>().await;
+            }
+            clock.sleep_until(clock.now() + LOAD).await;
+            Ok::<_, Error>(7)
+        };
+        cache.get_with("key", load).await
+    };
+    let answers = time.run(join_all((0..5).map(call))).unwrap();
+    assert!(matches!(answers[0], Err(Error::Deadline { .. })), "{answers:?}");
+    let outcomes: Vec<_> = answers[1..].iter().map(|answer| answer.as_ref().unwrap().outcome).collect();
+    assert_eq!(outcomes, [Outcome::Miss, Outcome::Hit, Outcome::Hit, Outcome::Hit]);
+    assert_eq!(loads.load(Ordering::Relaxed), 2);
 }
 
 #[test]

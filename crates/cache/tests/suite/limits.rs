@@ -552,7 +552,7 @@ fn limit_of_nothing_stores_nothing_and_coalesces() {
     let cache: Cache<u64, u64, Virtual> = Cache::builder(strategy).build_on(time, Seed(1)).unwrap();
     cache.insert(1, 1);
     cache.resize(&Limit::entries(0)).unwrap();
-    cache.insert(1, 1);
+    assert_eq!(cache.insert(1, 1), Insertion::Rejected(StoreRejection::NoCapacity));
     assert_eq!(cache.get(&1), None);
     cache.resize(&Limit::entries(10)).unwrap();
     cache.insert(1, 1);

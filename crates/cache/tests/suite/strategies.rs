@@ -196,7 +196,11 @@ fn unknown_names_suggest_the_nearest() {
 }
 
 fn any_strategy() -> impl Strategy<Value = Cached> {
-    let fetch = prop_oneof![Just(Fetch::Independent), (1..40_u32).prop_map(|ms| Fetch::coalesce(ms * MS)),];
+    let fetch = prop_oneof![
+        Just(Fetch::Independent),
+        (1..40_u32).prop_map(|ms| Fetch::coalesce(ms * MS)),
+        (1..40_u32).prop_map(|ms| Fetch::coalesce_or_load(ms * MS)),
+    ];
     let store = prop_oneof![Just(StoreMode::Sync), Just(StoreMode::Async), Just(StoreMode::LockedAsync)];
     let writer = prop_oneof![
         Just(Writer::Direct),

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
 use stockade_cache::{
-    Builder, Cache, Limit, Strategy, heap_bytes,
+    Builder, Cache, InvalidStrategy, Limit, Strategy, heap_bytes,
     spec::{CacheTable, value::TextValue},
 };
 use stockade_source::secrets::masked_message;
@@ -115,8 +115,8 @@ impl Flags {
             limit.max_object =
                 limit.max_object.filter(|object| limit.bytes.is_none_or(|bytes| *object <= bytes));
         }
-        let wrong = |error| FlagError::new(format!("--max-entries, --max-bytes, --reclaim: {error}"));
-        cache_of(limit).check().map_err(wrong)
+        let check = if limit.is_zero() { Err(InvalidStrategy::ZERO_LIMIT) } else { cache_of(limit).check() };
+        check.map_err(|error| FlagError::new(format!("--max-entries, --max-bytes, --reclaim: {error}")))
     }
 }
 

@@ -309,7 +309,11 @@ impl StatedStrategy {
         let table = table.get_ref();
         let mut stated: Vec<_> = table.stated().collect();
         if !table.has_preset() {
-            stated.extend(&self.stated);
+            // A table `fetch` replaces that of the base, with what it says of waits.
+            let is_kept =
+                |key: &&StatedKey| **key != StatedKey::AfterWait || !stated.contains(&StatedKey::Fetch);
+            let kept: Vec<_> = self.stated.iter().filter(is_kept).copied().collect();
+            stated.extend(kept);
         }
         Ok(Self { strategy, stated })
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 use serde_json::Value;
-use stockade_cache::{Fetch, HedgeAfter, Policy, Strategy};
+use stockade_cache::{AfterWait, Fetch, HedgeAfter, Policy, Strategy};
 
 use super::*;
 use crate::upstream::HostHeader;
@@ -81,6 +81,27 @@ fn waits_come_from_the_file_or_the_origins_timeouts() {
         assert_eq!(*fetch, expected, "{cache}");
         let hedge_after = hedge_s.map(|seconds| HedgeAfter::Time(Duration::from_secs(seconds)));
         assert_eq!(load.hedge_after, hedge_after, "{cache}");
+    }
+}
+
+/// A route's `fetch` replaces that of the base, with its `then`.
+#[test]
+fn end_of_waits_is_that_of_the_table_with_the_wait() {
+    for (base, of_route, expected) in [
+        ("then = \"load\"", "", AfterWait::Load),
+        ("then = \"error\"", "", AfterWait::Error),
+        ("then = \"error\"", "cache.fetch = { coalesce = { wait_timeout = \"2s\" } }", AfterWait::Load),
+        ("then = \"load\"", "cache.fetch = { coalesce = { wait_timeout = \"2s\" } }", AfterWait::Load),
+        (
+            "then = \"load\"",
+            "cache.fetch = { coalesce = { wait_timeout = \"2s\", then = \"error\" } }",
+            AfterWait::Error,
+        ),
+    ] {
+        let base = format!("[cache]\nfetch = {{ coalesce = {{ wait_timeout = \"1s\", {base} }} }}");
+        let config = read(&format!("{base}\n{ORIGIN}[[route]]\norigin = \"app\"\n{of_route}\n"));
+        let Fetch::Coalesce { then, .. } = config.routes[0].strategy.fetch else { panic!("{config:?}") };
+        assert_eq!(then, expected, "{base} {of_route}");
     }
 }
 

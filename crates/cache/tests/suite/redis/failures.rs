@@ -81,6 +81,29 @@ async fn panicking_load_frees_its_lock() {
     assert!(waited < 300 * MS + BUSY, "{waited:?}");
 }
 
+/// The load that hangs has the lock of the key.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiter_that_loads_for_itself_waits_for_no_lock() {
+    let (redis, live) = (RedisServer::start().unwrap(), Live::new());
+    let mut strategy =
+        Strategy { fetch: stockade_cache::Fetch::coalesce_or_load(200 * MS), ..coalescing(MINUTE) };
+    strategy.load.deadline = 60 * MINUTE;
+    let [node]: [Node; 1] = nodes::nodes(&nodes::patient(&redis), &strategy, true).await;
+    let source = Source::new(&live, MS);
+    let hangs = node.cache.get_with("key".to_owned(), async || {
+        std::future::pending::<()>().await;
+        Ok::<_, std::io::Error>(String::new())
+    });
+    let waiting = async {
+        until("it is locked", async || is_locked(&redis, "key").await).await;
+        node.get("key", &source).await.outcome
+    };
+    tokio::select! {
+        answer = hangs => panic!("{answer:?}"),
+        outcome = waiting => assert_eq!(outcome, Outcome::Miss),
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hanging_load_ends_at_its_deadline_on_all_nodes() {
     let (redis, live) = (RedisServer::start().unwrap(), Live::new());
