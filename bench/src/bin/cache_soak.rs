@@ -5,6 +5,11 @@
 use std::{env, process::ExitCode, time::Duration};
 
 use stockade_bench::cache_soak;
+use tikv_jemallocator::Jemalloc;
+
+// That of the proxy. glibc's heaps, one for each thread, would grow from 220 to 270 MiB in the half hour, where this one stays at 60.
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 fn main() -> ExitCode {
     let Ok(seconds) = env::args().nth(1).map_or(Ok(1_800), |seconds| seconds.parse()) else {
