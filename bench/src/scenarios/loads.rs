@@ -92,7 +92,7 @@ pub static SCENARIOS: &[Scenario] = &[
             issue(CACHEX, 319, "calls for a key wait for ever"),
         ],
         expected: "Each call ends within the bound that the cache was given (1 s); in a cache for threads, all but the one whose thread runs the load.",
-        why: "After half of the bound ours starts a hedge: a waiter runs the load, too. In the cache for threads its thread then hangs with the load, longer than `wait_timeout`.",
+        why: "moka has no bound of a load.",
         runs: on_all!(load_hangs, u64),
     },
     Scenario {
