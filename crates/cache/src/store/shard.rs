@@ -549,9 +549,12 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
     #[expect(clippy::inline_always, reason = "ten instructions of each store into a full cache")]
     #[inline(always)]
     fn take_entry(&mut self, slot: Slot, reason: RemovalReason) -> Option<RemovedEntry<K, V>> {
-        let reason = self.removal_reason(slot, reason);
+        let has_pending = self.invalidated_through != 0;
+        let reason = if has_pending { self.removal_reason(slot, reason) } else { reason };
         let Entry { key, value, short_hash, weight, version, .. } = self.entries[slot as usize].take()?;
-        self.pending.forget(version);
+        if has_pending {
+            self.pending.forget(version);
+        }
         match reason {
             RemovalReason::Evicted => self.evicted_size += 1,
             RemovalReason::Expired => self.evicted_expired += 1,
