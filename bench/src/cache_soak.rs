@@ -93,7 +93,7 @@ impl Caches {
         let bytes = Strategy { limit: Some(Limit::bytes(16 << 20)), ..base.clone() };
         let stale = Strategy {
             swr: Duration::from_secs(5),
-            sie: Duration::from_secs(60),
+            sie: Duration::from_mins(1),
             throttle: Duration::from_millis(200),
             breaker: Some(Breaker::DEFAULT),
             ..base.clone()
@@ -228,8 +228,8 @@ pub fn run(time: Duration) -> Result<(String, bool)> {
     let call = |seed| call_for_ever(caches.clone(), Arc::clone(&tally), seed, Arc::clone(&ends));
     let lasting = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let single = Builder::new_current_thread().enable_all().build()?;
-    let mut seeds = 0..;
-    let mut next = || seeds.next().expect("there are many");
+    let mut seeds = 0..u64::MAX;
+    let mut next = || seeds.next().unwrap_or_default();
     for _ in 0..TASKS {
         lasting.spawn(call(next()));
         single.spawn(call(next()));
@@ -243,7 +243,7 @@ pub fn run(time: Duration) -> Result<(String, bool)> {
                 while !ends.load(Relaxed) {
                     sleep(Duration::from_millis(100)).await;
                 }
-            })
+            });
         });
         for _ in 0..THREADS {
             let seed = next();

@@ -79,7 +79,7 @@ fn measure(sitting: &Sitting) -> Result<Vec<Figure>> {
     Ok(figures.into_iter().filter(|one| one.rounds.iter().all(|value| value.is_finite())).collect())
 }
 
-fn wait_for_keys(sitting: &Sitting, contender: &str, keys: usize) -> Result<[f64; 3]> {
+fn wait_for_keys(sitting: &Sitting, contender: &str, keys: usize) -> Result<[f64; 4]> {
     let folder = &sitting.folder;
     let program = env::current_exe()?;
     let program = program.to_str().ok_or("a path that is no text")?;
