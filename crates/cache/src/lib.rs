@@ -108,7 +108,7 @@
 //! the allocator adds its own overhead. glibc gives each thread a heap, and with large values stored from many threads
 //! keeps half as much again unless `MALLOC_ARENA_MAX=1` is set (256 MiB of 300 KiB values from four threads: 451 MiB
 //! resident, 263 with one heap). Where threads and runtimes come and go, jemalloc keeps far less: after half an hour of four caches on three
-//! runtimes (`cache_soak` in the project's `bench`) 271 MiB were resident with glibc, and growing, and 60 with jemalloc.
+//! runtimes (`cache_soak` in the project's `bench`) 271 MiB were resident with glibc, and growing, and 77 with jemalloc.
 //!
 //! # Many keys, and restarts
 //!
