@@ -27,7 +27,7 @@ const CORES: &str = "0,1";
 const CONTENDERS: [(&str, &str); 4] =
     [(OURS, "taskset"), ("nginx", "nginx"), ("Varnish", "varnishd"), (AIM, "taskset")];
 const CACHE: &str = "[cache]\nstrategy = \"swr\"\nload = { hedge_after = \"learned\" }\n";
-/// A usual load.
+/// The time in which the origin answers all other requests.
 const LOAD: Duration = Duration::from_millis(20);
 const SLOW: Duration = Duration::from_secs(1);
 const CALLERS: usize = 10;
@@ -120,7 +120,7 @@ fn wait_for_keys(sitting: &Sitting, contender: &str, keys: usize) -> Result<[f64
 struct Call {
     key: usize,
     wait: Duration,
-    /// With the page.
+    /// True if the page arrived whole.
     is_answered: bool,
 }
 

@@ -394,7 +394,7 @@ impl<K: Hash + Eq, T: Clone> Leader<K, T> {
         }
     }
 
-    /// Hands the load to its other leaders, or else to a waiter. If there is none, `result` completes it.
+    /// Leaves the load to its other leaders. Without one a waiter is elected; if no waiter can lead, `result` completes the load.
     pub fn lose(self, result: T) {
         let _outdated = self.load().core.lock().lost_result.replace(result);
     }

@@ -106,7 +106,7 @@ enum FetchTable {
 struct Coalesce {
     /// How long a request waits for another request's load.
     wait_timeout: TextValue<DurationValue>,
-    /// What follows: "error", or "load": the request loads for itself.
+    /// A request whose wait has ended receives an error ("error") or loads for itself ("load").
     then: Option<AfterWaitName>,
 }
 

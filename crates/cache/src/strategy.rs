@@ -133,7 +133,7 @@ pub enum Fetch {
     Coalesce {
         /// How long a waiter waits.
         wait_timeout: Duration,
-        /// What follows, if there is no stale value to serve.
+        /// What a waiter without a stale value does after that.
         then: AfterWait,
     },
 }

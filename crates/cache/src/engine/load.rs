@@ -51,7 +51,7 @@ impl<K: Hash + Eq, V: Clone> Completion<K, V> {
         }
     }
 
-    /// A waiter loads in place of this load; if there is none, all receive the error.
+    /// A waiter loads in place of this load. If no waiter can, all receive the error.
     fn lose(self, error: Error) {
         if let Self::Pending(leader) = self {
             leader.lose(Err(error));
