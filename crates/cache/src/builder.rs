@@ -201,6 +201,9 @@ where
     /// invalidation or the task that carries it out, never a hit. It should be short, and may call methods of the cache that do not wait. An insert from it may evict
     /// again, and call it again within itself, so it must not insert for each evicted entry. A panic in it ends there.
     ///
+    /// The calls for one key come in the order of its removals, unless two threads change that key at the same time: then their calls
+    /// overlap. For work that waits, send the events to a task through a channel.
+    ///
     /// ```
     /// use std::sync::{Arc, Mutex};
     /// use stockade_cache::{Cache, Limit, RemovalReason, Strategy};
