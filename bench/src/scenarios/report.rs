@@ -18,12 +18,13 @@ pub fn is_ours_as_expected(rows: &[Row]) -> bool {
 /// The page.
 #[must_use]
 pub fn markdown(scenarios: &[&Scenario], rows: &[Row], moka: &str, date: &str) -> String {
+    let build = if cfg!(debug_assertions) { "a debug build" } else { "a release build" };
     let mut text = format!(
         "# Scenarios from the trackers of other caches\n\n\
          {} scenarios from issues and pull requests of moka, Caffeine, FusionCache, foyer, Cachex and others,\n\
-         on ours and on moka {moka}, each in a process of its own. {date}, a debug build. Again:\n\n\
+         on ours and on moka {moka}, each in a process of its own. {date}, {build}. Again:\n\n\
          ```\n\
-         cargo run --manifest-path bench/Cargo.toml --bin scenarios -- --write\n\
+         cargo run --release --manifest-path bench/Cargo.toml --bin scenarios -- --write\n\
          ```\n\n",
         scenarios.len(),
     );
