@@ -114,7 +114,8 @@ where
     pub(crate) fn start_load<L: Loader<K, V>>(self: &Arc<Self>, new: NewLoad<K, V>, load: L) -> bool {
         let NewLoad { leader, seen_version, mode, mark, is_awaited } = new;
         let spawn = |task| if is_awaited { self.runtime.spawn_load(task) } else { self.runtime.spawn(task) };
-        let deadline = self.runtime.now() + self.strategy.load.deadline;
+        let now = self.runtime.now();
+        let deadline = now + self.strategy.load.deadline;
         let (pending_work, caller) = (self.pending_work.start(), Span::current());
         let mark = mark.unwrap_or_else(|| self.store.begin_load(leader.key()));
         // Before the breaker is asked, the shared tier is.
@@ -136,7 +137,7 @@ where
             }
         };
         if admission_permit.is_some() {
-            self.count_load(leader.key(), deadline);
+            self.count_load(leader.key(), now, deadline);
         }
         let loading = LoadTask {
             leader,
@@ -189,9 +190,9 @@ where
         self.breakers.as_ref().is_none_or(|breakers| breakers.may_admit(key, client, self.runtime.now()))
     }
 
-    fn count_load(&self, key: &K, deadline: Time) {
+    fn count_load(&self, key: &K, now: Time, deadline: Time) {
         self.counters.loads.increment();
-        if self.store.open_episode(key, self.runtime.now(), deadline) {
+        if self.store.open_episode(key, now, deadline) {
             self.counters.episodes.increment();
         }
     }
@@ -215,7 +216,7 @@ where
                 return Err(Error::QueueTimeout { after: self.strategy.load.deadline });
             }
         };
-        self.count_load(key, deadline);
+        self.count_load(key, self.runtime.now(), deadline);
         Ok(admission_permit)
     }
 
@@ -342,10 +343,10 @@ where
             None => self.queue_for_admission(key, deadline, L::RESERVES_BYTES).await?,
         };
         // Time in our own queue is not the source's.
-        let deadline =
-            if L::HAS_DEADLINE { Time::NEVER } else { self.runtime.now() + self.strategy.load.deadline };
+        let now = self.runtime.now();
+        let deadline = if L::HAS_DEADLINE { Time::NEVER } else { now + self.strategy.load.deadline };
         let since = self.store.invalidation_seq();
-        let mut attempt = LoadAttempt::start(self, key.clone(), breaker_permit, deadline);
+        let mut attempt = LoadAttempt::start(self, key.clone(), breaker_permit, now, deadline);
         let span = tracing::info_span!(parent: caller, "load", cache = self.name.as_deref(), error = Empty);
         let load = load.load(|| Reservation::new(&self.store, key)).instrument(span.clone());
         let result = match before(&self.runtime, deadline, load).await {
@@ -363,7 +364,7 @@ where
                     Some(_) => attempt.took(),
                     None => attempt.end(outcome_of(is_failure)),
                 };
-                let loaded = self.new_loaded(value, lifespan, self.runtime.now(), took, since);
+                let loaded = self.new_loaded(value, lifespan, attempt.started_at + took, took, since);
                 let (bytes, place) = admission_permit.into_parts();
                 let bytes = reservation.and_then(Reservation::into_bytes).or(bytes);
                 Ok(ReceivedValue {
@@ -518,7 +519,13 @@ where
     V: Clone + Send + Sync + 'static,
     R: Runtime,
 {
-    fn start(engine: &'a Engine<K, V, R>, key: K, permit: Option<BreakerPermit<R>>, deadline: Time) -> Self {
+    fn start(
+        engine: &'a Engine<K, V, R>,
+        key: K,
+        permit: Option<BreakerPermit<R>>,
+        now: Time,
+        deadline: Time,
+    ) -> Self {
         let permit = match permit {
             None => AttemptPermit::None,
             Some(permit) if is_own_load() => {
@@ -526,7 +533,7 @@ where
             }
             Some(permit) => AttemptPermit::Held(permit),
         };
-        Self { engine, key, permit, started_at: engine.runtime.now(), is_finished: false }
+        Self { engine, key, permit, started_at: now, is_finished: false }
     }
 
     /// `None`: the breaker needs no result.
