@@ -47,8 +47,8 @@ impl DisturbanceMonitor {
         Self { last: Readings::now(processes), disturbed: Vec::new(), knows_processes }
     }
 
-    /// The disturbance of the second that has just ended. `own_cores`: used by the processes of the run, if known; `stopped`: see
-    /// [`stopped`].
+    /// The disturbance of the second that has just ended. `own_cores`: used by the processes of the run, if known; `stopped`: one of
+    /// them that is stopped now.
     pub(super) fn second(
         &mut self,
         second: u64,
@@ -93,12 +93,6 @@ impl DisturbanceMonitor {
         let _ = write!(text, ", the first at {first}s: {}", causes.join(", "));
         Some(text)
     }
-}
-
-/// A process that is stopped now.
-pub(super) fn stopped(processes: &[(Role, Vec<u32>)]) -> Option<Role> {
-    let stopped = processes.iter().find(|(_, ids)| ids.iter().any(|id| proc::is_stopped(*id)));
-    stopped.map(|(role, _)| *role)
 }
 
 /// `None`: less than the times show.

@@ -1,7 +1,7 @@
 //! Memory and processor time of the processes of a measurement.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -25,6 +25,8 @@ pub(super) struct SampledProcess {
     /// Processor time of each member at the last sample.
     members: BTreeMap<u32, Duration>,
     at: Instant,
+    /// Members that were seen running.
+    seen_running: BTreeSet<u32>,
     /// True if members have come or gone since the first sample.
     has_changed: bool,
     memory: MemoryMeasure,
@@ -63,9 +65,10 @@ impl SampledProcess {
     }
 
     fn new(role: Role, id: u32, memory: MemoryMeasure) -> Self {
-        let mut process =
-            Self { role, id, members: BTreeMap::new(), at: instant(), has_changed: false, memory };
+        let (members, seen_running) = (BTreeMap::new(), BTreeSet::new());
+        let mut process = Self { role, id, members, at: instant(), seen_running, has_changed: false, memory };
         process.members = process.cpu_times();
+        process.is_stopped();
         process
     }
 
@@ -91,7 +94,17 @@ impl SampledProcess {
         self.has_changed |= !self.members.keys().eq(members.keys());
         let rss_bytes = self.memory.bytes_of(&members)?;
         (self.members, self.at) = (members, at);
+        self.seen_running.retain(|id| self.members.contains_key(id));
         Some(Usage { rss_bytes, cpu: used.as_secs_f64() / seconds })
+    }
+
+    /// True if it is stopped now, or a member that ran before. A helper that stops itself until it is needed, as Traffic Server's
+    /// `traffic_crashlog` does, serves nothing.
+    pub(super) fn is_stopped(&mut self) -> bool {
+        let (stopped, running): (BTreeSet<u32>, BTreeSet<u32>) =
+            self.members.keys().copied().partition(|id| proc::is_stopped(*id));
+        self.seen_running.extend(running);
+        stopped.iter().any(|id| *id == self.id || self.seen_running.contains(id))
     }
 
     pub(super) fn accounted(&self) -> AccountedProcess {
@@ -166,5 +179,52 @@ impl MemoryMeasure {
         };
         // A member that has just ended has no memory.
         members.keys().filter_map(|id| bytes_of(*id)).reduce(|sum, bytes| sum + bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command};
+
+    use rustix::process::{Pid, Signal, kill_process};
+
+    use super::*;
+
+    /// A shell with two children: one stops itself at once, the other sleeps.
+    fn server_with_a_helper() -> (Child, SampledProcess, [u32; 2]) {
+        let script = "sh -c 'kill -STOP $$' & sleep 60 & wait";
+        let server = Command::new("sh").args(["-c", script]).spawn().expect("it starts");
+        loop {
+            let mut children = proc::process_tree(server.id());
+            children.retain(|id| *id != server.id());
+            children.sort_by_key(|id| !proc::is_stopped(*id));
+            if let [helper, worker] = children[..]
+                && proc::is_stopped(helper)
+            {
+                let process = SampledProcess::tree(Role::Proxy, server.id());
+                return (server, process, [helper, worker]);
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn helper_that_waits_stopped_is_no_disturbance_and_a_stopped_worker_is() {
+        let (mut server, mut process, [helper, worker]) = server_with_a_helper();
+        assert!(!process.is_stopped(), "the helper was never seen running");
+        let send = |id: u32, signal| {
+            let id = Pid::from_raw(i32::try_from(id).expect("an id")).expect("an id");
+            kill_process(id, signal).expect("it runs");
+        };
+        send(worker, Signal::STOP);
+        while !proc::is_stopped(worker) {
+            std::thread::yield_now();
+        }
+        assert!(process.is_stopped());
+        send(worker, Signal::CONT);
+        for id in [helper, worker, server.id()] {
+            send(id, Signal::KILL);
+        }
+        server.wait().expect("it ends");
     }
 }

@@ -18,7 +18,7 @@ use stockade_record::{
 use super::{
     HttpError,
     accounting::{AccountingThread, AccountingWindow},
-    disturbance::{self, DisturbanceMonitor},
+    disturbance::DisturbanceMonitor,
     probe::{PendingProbe, PreflightProbe},
     process::{RemoteProcess, SampledProcess},
     server::ServerProcess,
@@ -305,7 +305,12 @@ impl Observer for Sampler<'_> {
     fn on_second(&mut self, progress: &LoadProgress<'_>) {
         // A stopped proxy reports its counters when it goes on.
         let members = members(&self.processes);
-        let stopped = disturbance::stopped(&members);
+        let mut stopped = None;
+        for process in &mut self.processes {
+            if process.is_stopped() {
+                stopped = stopped.or(Some(process.role));
+            }
+        }
         let before = self.readings.last;
         self.read_counters();
         let last = self.readings.last;
