@@ -230,7 +230,8 @@ impl Roster {
                 healths().filter_map(|(agent, health)| Some(named(agent, of(health).as_ref()?))).collect();
             (!reasons.is_empty()).then(|| reasons.join("; "))
         };
-        let (late, unsent) = (joined(|health| &health.late), joined(|health| &health.unsent));
+        let (late, in_flight_limit) =
+            (joined(|health| &health.late), joined(|health| &health.in_flight_limit));
         let mut of_times = Vec::new();
         let mut others = Vec::new();
         for (agent, health) in healths() {
@@ -238,11 +239,11 @@ impl Roster {
                 health.invalid_reasons.split_at(health.time_reason_count.min(health.invalid_reasons.len()));
             let busy = times.iter().filter(|reason| Some(*reason) != health.late.as_ref());
             of_times.extend(busy.map(|reason| named(agent, reason)));
-            let short = rest.iter().filter(|reason| Some(*reason) != health.unsent.as_ref());
+            let short = rest.iter().filter(|reason| Some(*reason) != health.in_flight_limit.as_ref());
             others.extend(short.map(|reason| named(agent, reason)));
         }
         of_times.extend(late.clone());
-        others.extend(unsent.clone());
+        others.extend(in_flight_limit.clone());
         let resident =
             |of: fn(&GeneratorHealth) -> Option<u64>| healths().map(|(_, health)| of(health)).sum();
         let cpu_mean = healths().map(|(_, health)| health.cpu_mean).fold(0.0, |sum, cpu| sum + cpu);
@@ -254,7 +255,7 @@ impl Roster {
             resident_bytes_last: resident(|health| health.resident_bytes_last),
             steal: healths().filter_map(|(_, health)| health.steal).reduce(f64::max),
             late,
-            unsent,
+            in_flight_limit,
             is_incomplete: self.has_fault(),
             time_reason_count: of_times.len(),
             invalid_reasons: of_times.into_iter().chain(others).chain(self.faults()).collect(),
@@ -385,7 +386,8 @@ mod tests {
         let mut roster = roster();
         for agent in 0..2 {
             let RecordPart::End { mut end, .. } = end(0, &["late", "unsent"], 1) else { unreachable!() };
-            (end.health.late, end.health.unsent) = (Some("late".to_owned()), Some("unsent".to_owned()));
+            (end.health.late, end.health.in_flight_limit) =
+                (Some("late".to_owned()), Some("unsent".to_owned()));
             roster.record(agent, RecordPart::End { seconds: 0, end, fault: None }, S);
         }
         let health = roster.end(false).health;
@@ -394,7 +396,7 @@ mod tests {
             ["agent a: late; agent b: late", "agent a: unsent; agent b: unsent"]
         );
         assert_eq!(
-            (health.late.as_ref(), health.unsent.as_ref()),
+            (health.late.as_ref(), health.in_flight_limit.as_ref()),
             (health.invalid_reasons.first(), health.invalid_reasons.last())
         );
     }

@@ -40,6 +40,7 @@ pub use tokio_util::sync::CancellationToken;
 
 use self::{
     collect::Collector,
+    limits::InFlightLimit,
     worker::{LoadContext, LoadWorker, WorkerEvent},
 };
 use crate::{
@@ -236,10 +237,23 @@ impl LoadTest {
 
     /// The bound on this generator's requests in flight.
     fn own_in_flight_max(&self) -> usize {
-        match self.max_in_flight {
+        self.in_flight_limit().most
+    }
+
+    fn in_flight_limit(&self) -> InFlightLimit {
+        let own_peak = self.plan.peak_per_second() * self.share.fraction();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float saturates")]
+        let enough = (own_peak * self.options.timeout.as_secs_f64()).ceil() as usize;
+        let all = self
+            .plan
+            .requests()
+            .map_or(usize::MAX, |all| usize::try_from(self.share.below(all)).unwrap_or(usize::MAX));
+        let enough = enough.min(all).max(self.own_burst());
+        let most = match self.max_in_flight {
             Some(max) => self.share.part_of(max).max(1),
-            None => ProcessLimits::raised().in_flight(self.own_burst()),
-        }
+            None => ProcessLimits::raised().in_flight(enough, self.own_burst()),
+        };
+        InFlightLimit { most, enough, is_of_process: self.max_in_flight.is_none() }
     }
 
     /// This generator's connections in closed loops.

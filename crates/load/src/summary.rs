@@ -32,7 +32,9 @@ pub struct Summary {
     pub seconds: Vec<SecondCounts>,
     /// Requests that were due and never sent.
     pub dropped: u64,
-    /// Requests that waited for others in flight, and were sent after the end of the plan.
+    /// Requests that were due while the limit of requests in flight was reached, and waited.
+    pub held_back: u64,
+    /// Those of them that were sent after the end of the plan.
     pub sent_after_end: u64,
     /// Requests in flight at the end of the plan.
     pub in_flight_at_end: u64,
@@ -75,8 +77,9 @@ pub struct GeneratorHealth {
     /// The one of `invalid_reasons` that says how late the generator was. Without lateness a response time lies between
     /// the service time and the measured one.
     pub late: Option<String>,
-    /// The one of `invalid_reasons` that says how many requests were never sent, which the tested system causes.
-    pub unsent: Option<String>,
+    /// The one of `invalid_reasons` that says how many requests waited for the limit of those in flight, or were never sent: less
+    /// load was sent than asked for, later.
+    pub in_flight_limit: Option<String>,
     /// True if a part of the load or of its record is missing: then no figure is that of the load.
     pub is_incomplete: bool,
     /// Why the run is invalid; empty if it is valid.
@@ -105,10 +108,10 @@ impl GeneratorHealth {
 }
 
 impl Summary {
-    /// True if the run is invalid for another reason than unsent requests, which the tested system causes.
+    /// True if the run is invalid for another reason than the limit of requests in flight.
     #[must_use]
     pub fn is_generator_limited(&self) -> bool {
-        self.generator.invalid_reasons.len() > usize::from(self.generator.unsent.is_some())
+        self.generator.invalid_reasons.len() > usize::from(self.generator.in_flight_limit.is_some())
     }
 
     /// From the first to the last due time, as in Vegeta.

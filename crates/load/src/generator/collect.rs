@@ -34,7 +34,7 @@ impl Collector {
             rest: GeneratorSecond::default(),
             schedule_end: Time::ZERO,
             in_flight_at_end: 0,
-            health: HealthMonitor::new(threads),
+            health: HealthMonitor::new(threads, load.in_flight_limit()),
             ticks_at_start: CpuTicks::now(),
         }
     }

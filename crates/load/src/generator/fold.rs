@@ -36,6 +36,7 @@ impl SummaryFold {
             warmup: (!load.plan.warmup().is_zero()).then(Tally::default),
             seconds: Vec::new(),
             dropped: 0,
+            held_back: 0,
             sent_after_end: 0,
             in_flight_at_end: 0,
             in_flight_max: 0,
@@ -84,6 +85,7 @@ impl SummaryFold {
             summary.seconds[second] += *counts;
         }
         summary.dropped += rest.dropped;
+        summary.held_back += rest.held_back;
         summary.sent_after_end += rest.sent_after_end;
         summary.connections += rest.connections;
     }

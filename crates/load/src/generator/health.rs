@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use stockade_model::units::format_duration;
+use stockade_model::units::{format_count, format_duration};
 use stockade_record::histogram::Histogram;
 
+use super::limits::InFlightLimit;
 use crate::{
     sample::FailureClass,
     summary::{GeneratorHealth, Summary},
@@ -21,6 +22,7 @@ pub(crate) struct HealthMonitor {
     resident_max: Option<u64>,
     resident_last: Option<u64>,
     steal: Option<f64>,
+    in_flight: InFlightLimit,
 }
 
 /// Above this share of a core a thread is too busy to send on time.
@@ -44,7 +46,7 @@ pub fn lateness_allowed(response_p99: Option<Duration>) -> Duration {
 }
 
 impl HealthMonitor {
-    pub(crate) fn new(threads: usize) -> Self {
+    pub(crate) fn new(threads: usize, in_flight: InFlightLimit) -> Self {
         Self {
             threads: vec![(Duration::ZERO, Duration::ZERO); threads],
             lateness: Histogram::new(),
@@ -52,6 +54,7 @@ impl HealthMonitor {
             resident_max: None,
             resident_last: None,
             steal: None,
+            in_flight,
         }
     }
 
@@ -86,7 +89,8 @@ impl HealthMonitor {
 
     /// The health of the generator in a run, with the reasons why the run is invalid.
     pub(crate) fn judge(&self, summary: &Summary) -> GeneratorHealth {
-        let (busy, late, unsent) = (self.busy_reason(), self.late_reason(summary), unsent_reason(summary));
+        let (busy, late) = (self.busy_reason(), self.late_reason(summary));
+        let in_flight_limit = self.in_flight_reason(summary);
         let of_times: Vec<_> = [busy, late.clone()].into_iter().flatten().collect();
         // A run without a whole second has no maximum: its mean is one.
         let cpu_mean = self.threads.iter().map(busy_share).sum();
@@ -101,10 +105,10 @@ impl HealthMonitor {
             time_reason_count: of_times.len(),
             invalid_reasons: of_times
                 .into_iter()
-                .chain(unsent.clone())
+                .chain(in_flight_limit.clone())
                 .chain(shortage_reasons(summary))
                 .collect(),
-            unsent,
+            in_flight_limit,
             is_incomplete: false,
         }
     }
@@ -143,16 +147,21 @@ impl HealthMonitor {
             )
         })
     }
-}
 
-/// Requests that the machine or a limit prevented.
-fn unsent_reason(summary: &Summary) -> Option<String> {
-    (summary.dropped > 0).then(|| {
-        format!(
-            "{} requests were due and never sent: --max-in-flight were under way until the end of the drain",
-            summary.dropped
-        )
-    })
+    /// Our own queue: a request that waited in it was sent late, and the server had less load than was asked for.
+    fn in_flight_reason(&self, summary: &Summary) -> Option<String> {
+        let Summary { held_back, dropped, .. } = *summary;
+        let unsent = || format!(", and {} were never sent", format_count(dropped));
+        (held_back + dropped > 0).then(|| {
+            format!(
+                "the limit of {} requests in flight was reached: {} were due and waited{}; {}",
+                format_count(self.in_flight.most as u64),
+                format_count(held_back),
+                if dropped > 0 { unsent() } else { String::new() },
+                self.in_flight.remedy(),
+            )
+        })
+    }
 }
 
 fn shortage_reasons(summary: &Summary) -> impl Iterator<Item = String> {
@@ -196,6 +205,7 @@ mod tests {
             warmup: None,
             seconds: Vec::new(),
             dropped: 0,
+            held_back: 0,
             sent_after_end: 0,
             in_flight_at_end: 0,
             in_flight_max: 0,
@@ -211,7 +221,8 @@ mod tests {
 
     /// One thread with this processor time in this time, late this often by this much.
     fn monitor(cpu: Duration, elapsed: Duration, late: (usize, Duration)) -> HealthMonitor {
-        let mut monitor = HealthMonitor::new(2);
+        let limit = InFlightLimit { most: 192, enough: 9_000, is_of_process: true };
+        let mut monitor = HealthMonitor::new(2, limit);
         monitor.record_thread(1, cpu, elapsed, &vec![late.1; late.0].into_iter().collect());
         monitor
     }
@@ -242,8 +253,13 @@ mod tests {
         ));
         // Slow responses allow more lateness, up to a bound.
         assert!(reasons(monitor(ms(1), ms(1_000), (200, ms(150))), &run(ms(30_000))).contains("was late"));
-        let dropped = Summary { dropped: 7, ..run(ms(50)) };
-        assert!(reasons(idle(), &dropped).starts_with("7 requests were due and never sent"));
+        let waited = Summary { held_back: 2_300, dropped: 7, ..run(ms(50)) };
+        assert_eq!(
+            reasons(idle(), &waited),
+            "the limit of 192 requests in flight was reached: 2,300 were due and waited, and 7 were never sent; 9000 suffice \
+             (rate times timeout): raise `ulimit -n` to 9064 and the range of local ports to 9000, shorten the timeout, or divide the \
+             load among agents"
+        );
         let mut no_ports = run(ms(50));
         let timing = Timing { scheduled: Time::ZERO, started: Time::ZERO, finished: Time::ZERO };
         let result = Err(FailureClass::NoPorts.into());

@@ -15,13 +15,41 @@ pub struct ProcessLimits {
     pub ports: u64,
 }
 
+/// The requests that may be in flight in open phases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct InFlightLimit {
+    /// The most at once.
+    pub(super) most: usize,
+    /// So many suffice, however slow the server is: the highest rate, times the timeout.
+    pub(super) enough: usize,
+    /// True if the limit is that of this process, and no choice.
+    pub(super) is_of_process: bool,
+}
+
+impl InFlightLimit {
+    /// What makes the limit high enough.
+    pub(super) fn remedy(&self) -> String {
+        let Self { enough, .. } = *self;
+        if self.is_of_process {
+            let files = enough as u64 + ProcessLimits::FILES_RESERVED;
+            format!(
+                "{enough} suffice (rate times timeout): raise `ulimit -n` to {files} and the range of local ports to {enough}, \
+                 shorten the timeout, or divide the load among agents"
+            )
+        } else {
+            format!("{enough} suffice (rate times timeout): raise the limit to that, or shorten the timeout")
+        }
+    }
+}
+
 /// More connections than this process can open.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectionLimitError {
     /// More connections than files.
     #[error(
-        "{connections} connections need as many open files, and this process may have {files}: raise `ulimit -n`, \
-         or ask for at most {}", .files.saturating_sub(ProcessLimits::FILES_RESERVED)
+        "{connections} connections need as many open files, and this process may have {files}: raise `ulimit -n` to {}{}",
+        .connections + ProcessLimits::FILES_RESERVED,
+        or_at_most(.files.saturating_sub(ProcessLimits::FILES_RESERVED))
     )]
     Files {
         /// The connections that the plan needs.
@@ -40,6 +68,11 @@ pub enum ConnectionLimitError {
         /// The limit.
         ports: u64,
     },
+}
+
+/// `""`: there is no such number.
+fn or_at_most(connections: u64) -> String {
+    if connections == 0 { String::new() } else { format!(", or ask for at most {connections}") }
 }
 
 impl ProcessLimits {
@@ -65,12 +98,12 @@ impl ProcessLimits {
         self.files.saturating_sub(Self::FILES_RESERVED).min(self.ports).max(1)
     }
 
-    /// The default bound on requests in flight in open phases: 10,000 or [`connections`](Self::connections), and at least
-    /// the largest burst.
+    /// The default bound on requests in flight in open phases: 10,000, or those that are `enough` where they are more, at most
+    /// [`connections`](Self::connections), and at least the largest burst.
     #[must_use]
-    pub fn in_flight(&self, burst: usize) -> usize {
+    pub fn in_flight(&self, enough: usize, burst: usize) -> usize {
         let connections = usize::try_from(self.connections()).unwrap_or(usize::MAX);
-        Self::IN_FLIGHT_DEFAULT.min(connections).max(burst)
+        Self::IN_FLIGHT_DEFAULT.max(enough).min(connections).max(burst)
     }
 
     /// Checks that a generator's connections can be opened.
@@ -105,8 +138,23 @@ mod tests {
         assert_eq!(refused(961, false), Some(ConnectionLimitError::Files { connections: 961, files: 1_024 }));
         assert_eq!(
             refused(2_000, false).unwrap().to_string(),
-            "2000 connections need as many open files, and this process may have 1024: raise `ulimit -n`, or ask \
+            "2000 connections need as many open files, and this process may have 1024: raise `ulimit -n` to 2064, or ask \
              for at most 960"
         );
+        let few = ProcessLimits { files: 64, ports: 500 };
+        assert_eq!(
+            few.check_connections(200, false).unwrap_err().to_string(),
+            "200 connections need as many open files, and this process may have 64: raise `ulimit -n` to 264"
+        );
+    }
+
+    #[test]
+    fn default_limit_in_flight_is_enough_for_rate_times_timeout_if_the_process_has_so_many() {
+        let limits = ProcessLimits { files: 1 << 20, ports: 28_232 };
+        assert_eq!(limits.in_flight(300, 1), 10_000);
+        assert_eq!(limits.in_flight(12_750, 1), 12_750);
+        assert_eq!(limits.in_flight(60_000, 1), 28_232);
+        assert_eq!(limits.in_flight(60_000, 40_000), 40_000);
+        assert_eq!(ProcessLimits { files: 256, ports: 28_232 }.in_flight(9_000, 1), 192);
     }
 }

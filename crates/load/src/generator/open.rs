@@ -46,6 +46,8 @@ impl LoadWorker {
         let end = segment.start + schedule.duration();
         let drain_end = end + self.context.drain;
         let (mut late_in_a_row, mut last) = (0, LastSent::default());
+        // When the last request that waited for others could be sent.
+        let mut held_until = Time::ZERO;
         let mut requests = self.requests_of(schedule, segment);
         let (mut measured, mut has_given_up) = (0, false);
         'sending: for ScheduledRequest { number, due } in requests.by_ref() {
@@ -61,13 +63,14 @@ impl LoadWorker {
                 now = self.clock.now();
             }
             // Requests of a burst are due together: each can be sent when the previous one is.
-            let mut ready = if last.due == Some(due) { last.at } else { scheduled };
-            let has_waited = self.in_flight() >= in_flight_max;
+            // A request that was due while an earlier one waited has waited, too.
+            let mut has_waited = scheduled < held_until;
+            let mut ready = if has_waited || last.due == Some(due) { last.at } else { scheduled };
             while self.in_flight() >= in_flight_max {
                 let until = if now < end { end } else { drain_end };
                 let _ = before(&self.clock, until, self.request_ended.notified()).await;
                 now = self.clock.now();
-                ready = now;
+                (ready, held_until, has_waited) = (now, now, true);
                 if now >= end {
                     self.note_plan_end();
                 }
@@ -78,7 +81,7 @@ impl LoadWorker {
             }
             self.context.may_send_next().await;
             if has_waited {
-                self.note_waited(now);
+                self.note_held_back(now);
             }
             if is_measured {
                 self.note_lateness(now, now - ready);

@@ -29,7 +29,9 @@ pub struct GeneratorSecond {
     pub cpu: Duration,
     /// Requests that were due and never sent.
     pub dropped: u64,
-    /// Requests that waited for others in flight, and were sent after the end of the plan.
+    /// Requests that were due while the limit of requests in flight was reached, and waited.
+    pub held_back: u64,
+    /// Those of them that were sent after the end of the plan.
     pub sent_after_end: u64,
     /// Connections opened.
     pub connections: u64,
@@ -45,6 +47,7 @@ impl GeneratorSecond {
         }
         self.cpu += other.cpu;
         self.dropped += other.dropped;
+        self.held_back += other.held_back;
         self.sent_after_end += other.sent_after_end;
         self.connections += other.connections;
     }
@@ -66,7 +69,7 @@ impl GeneratorSecond {
         const COUNT_MAX: u64 = REQUESTS_MAX;
         let durations =
             [&self.measured, &self.warmup].map(|tally| tally.response_sum.max(tally.send_lag_sum));
-        let counts = [self.dropped, self.sent_after_end, self.connections];
+        let counts = [self.dropped, self.held_back, self.sent_after_end, self.connections];
         let has_sane_seconds =
             self.seconds.iter().all(|(second, SecondCounts { sent, finished, failed })| {
                 *second <= SECONDS_MAX && [sent, finished, failed].iter().all(|count| **count <= COUNT_MAX)

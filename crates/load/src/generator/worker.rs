@@ -404,9 +404,11 @@ impl LoadWorker {
         }
     }
 
-    /// Counts a request that waited for others in flight, and was sent after the end of the plan.
-    pub(super) fn note_waited(&self, now: Time) {
-        self.second_at(now).counts.sent_after_end += u64::from(now >= self.plan_end.get());
+    /// Counts a request that waited for others in flight.
+    pub(super) fn note_held_back(&self, now: Time) {
+        let counts = &mut self.second_at(now).counts;
+        counts.held_back += 1;
+        counts.sent_after_end += u64::from(now >= self.plan_end.get());
     }
 
     /// From now on no connection of this segment sends requests.

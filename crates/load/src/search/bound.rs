@@ -207,6 +207,15 @@ impl Bound {
         (!holds).then(|| Violation { bound: self.clone(), value })
     }
 
+    /// True if the limit of requests in flight may be why the bound does not hold: a rate was lower by it, and a response time longer.
+    pub(super) fn is_held_by_own_queue(&self, run: &Summary) -> bool {
+        run.generator.in_flight_limit.is_some()
+            && match self.metric.without_lateness() {
+                Some(on_time) => on_time.read(run).is_some_and(|on_time| self.holds(on_time)),
+                None => self.metric.is_timing(),
+            }
+    }
+
     /// The value of the metric: times in nanoseconds, infinite for a request without a response.
     pub(super) fn left(&self, run: &Summary) -> Option<f64> {
         self.metric.read(run)
@@ -287,16 +296,18 @@ impl Bounds {
         &self.0
     }
 
-    /// The verdict of the bounds. An invalid run has no other verdict, unless unsent requests are the only reason: those are
-    /// caused by the tested system, which did not respond to the requests in flight.
+    /// The verdict of the bounds. An invalid run has no other verdict, unless the limit of requests in flight is the only reason, and a
+    /// bound does not hold without the waits for it either.
     #[must_use]
     pub fn judge(&self, run: &Summary) -> BoundsVerdict {
-        if run.is_generator_limited() {
-            return BoundsVerdict::Invalid(run.generator.invalid_reasons.clone());
+        let violated = |bound: &Bound| bound.violation(run).filter(|_| !bound.is_held_by_own_queue(run));
+        let violations: Vec<_> = self.0.iter().filter_map(violated).collect();
+        let is_invalid = run.is_generator_limited() || violations.is_empty() && !run.generator.is_valid();
+        match violations {
+            _ if is_invalid => BoundsVerdict::Invalid(run.generator.invalid_reasons.clone()),
+            none if none.is_empty() => BoundsVerdict::Held,
+            violations => BoundsVerdict::Violated(violations),
         }
-        let violations: Vec<_> = self.0.iter().filter_map(|bound| bound.violation(run)).collect();
-        let holds = violations.is_empty() && run.dropped == 0;
-        if holds { BoundsVerdict::Held } else { BoundsVerdict::Violated(violations) }
     }
 }
 
@@ -328,9 +339,6 @@ impl fmt::Display for BoundsVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Held => f.write_str("held"),
-            Self::Violated(violations) if violations.is_empty() => {
-                f.write_str("requests were due and never sent")
-            }
             Self::Violated(violations) => {
                 let texts: Vec<_> = violations.iter().map(Violation::to_string).collect();
                 f.write_str(&texts.join("; "))

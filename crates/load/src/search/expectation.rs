@@ -13,8 +13,8 @@ impl Bounds {
     ///
     /// An invalid run makes a bound invalid only where the reason can change its figure: a busy generator changes times and rates, not
     /// counts. A late one makes response times longer: they lie between the service times and what was measured, and a bound that holds
-    /// for both, or for neither, is decided. Unsent requests were caused by the tested system, so a time that is too long without
-    /// them refutes. A machine without ports or files, and an interrupt, can change every figure.
+    /// for both, or for neither, is decided. Where requests waited for the limit of those in flight, the server had less load than was asked
+    /// for, so nothing is supported; what does not hold without these waits is refuted. A machine without ports or files, and an interrupt, can change every figure.
     #[must_use]
     pub fn expectations(&self, run: &Summary, was_interrupted: bool) -> Vec<Expectation> {
         self.as_slice().iter().map(|bound| bound.expectation(run, was_interrupted)).collect()
@@ -27,8 +27,9 @@ impl Bound {
         let verdict = match left.map(|left| self.holds(left)) {
             _ if self.is_doubtful(run, was_interrupted, left) => Verdict::Invalid,
             None => Verdict::Inconclusive,
+            Some(_) if self.is_held_by_own_queue(run) => Verdict::Invalid,
             Some(false) => Verdict::Refuted,
-            Some(true) if self.metric().is_timing() && run.dropped > 0 => Verdict::Invalid,
+            Some(true) if run.generator.in_flight_limit.is_some() => Verdict::Invalid,
             Some(true) => Verdict::Supported,
         };
         let mut reason = self.found(left);
@@ -46,7 +47,7 @@ impl Bound {
         }
     }
 
-    /// True if the reasons against the run, other than unsent requests, can change the figure. A time without a response is infinite,
+    /// True if the reasons against the run, other than the limit of requests in flight, can change the figure. A time without a response is infinite,
     /// however late its request was.
     fn is_doubtful(&self, run: &Summary, was_interrupted: bool, left: Option<f64>) -> bool {
         let classes = [FailureClass::NoPorts, FailureClass::NoFiles];
@@ -64,7 +65,8 @@ impl Bound {
     fn is_decided_without_lateness(&self, run: &Summary, left: Option<f64>) -> bool {
         let generator = &run.generator;
         let others = generator.invalid_reasons.len() - usize::from(generator.late.is_some());
-        let is_late_only = generator.late.is_some() && others == usize::from(generator.unsent.is_some());
+        let is_late_only =
+            generator.late.is_some() && others == usize::from(generator.in_flight_limit.is_some());
         let on_time = self.metric().without_lateness().and_then(|metric| metric.read(run));
         let verdicts = left.zip(on_time).map(|(left, on_time)| (self.holds(left), self.holds(on_time)));
         is_late_only && verdicts.is_some_and(|(measured, on_time)| measured == on_time)

@@ -47,6 +47,7 @@ fn run_of(requests: u64, failed: u64, status: u16) -> Summary {
         warmup: None,
         seconds: Vec::new(),
         dropped: 0,
+        held_back: 0,
         sent_after_end: 0,
         in_flight_at_end: 0,
         in_flight_max: 3,
@@ -229,20 +230,27 @@ fn late_response_times_are_judged_with_the_service_times() {
 }
 
 #[test]
-fn unsent_requests_refute_times_and_do_not_support_them() {
+fn limit_of_requests_in_flight_supports_nothing_and_refutes_what_fails_without_it() {
     let mut full = run(1_000, 0);
     full.dropped = 5;
     let unsent = "5 requests were due and never sent".to_owned();
-    full.generator.unsent = Some(unsent.clone());
+    full.generator.in_flight_limit = Some(unsent.clone());
     full.generator.invalid_reasons = vec![unsent];
     for (bounds, expected) in [
         ("p50 < 1ms", "refuted: refuted"),
         ("p50 < 1s", "invalid: invalid"),
         ("dropped == 0", "refuted: refuted"),
-        ("success == 1", "supported: supported"),
+        ("success == 1", "invalid: invalid"),
+        ("success > 1", "refuted: refuted"),
+        ("achieved_rate > 1e9", "invalid: invalid"),
     ] {
         assert_eq!(verdicts(bounds, &full, false), expected, "{bounds}");
     }
+    // The server took 1 ms, and our own queue the rest.
+    full.measured.times.response = [Duration::from_secs(5); 1_000].into_iter().collect();
+    full.measured.times.service = [Duration::from_millis(1); 1_000].into_iter().collect();
+    assert_eq!(verdicts("p50 < 2s and service.p50 < 2s", &full, false), "invalid: invalid invalid");
+    assert_eq!(verdicts("p50 < 500us", &full, false), "refuted: refuted");
 }
 
 #[test]

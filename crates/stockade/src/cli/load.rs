@@ -58,8 +58,8 @@ pub struct LoadArgs {
     /// Wait this long for outstanding answers [default: --timeout]
     #[arg(long, value_name = "D", help_heading = "When", value_parser = parse_duration)]
     pub drain: Option<Duration>,
-    /// Maximum number of outstanding requests of a rate; requests beyond it wait [default: 10000, or as many as the
-    /// machine allows]
+    /// Maximum number of outstanding requests of a rate; if it is reached, the load is invalid [default:
+    /// rate times timeout, 10000 at least, or as many as the machine allows]
     #[arg(long, value_name = "N", help_heading = "When", value_parser = some)]
     pub max_in_flight: Option<NonZeroUsize>,
     /// Number of sending threads [default: one per core, as far as the load needs them]
@@ -186,7 +186,7 @@ pub const EXIT_CODES: [(u8, &str); 5] = [
     (0, "done, and every --expect supported"),
     (1, "every request failed"),
     (2, "bad usage or file"),
-    (98, "the generator was the bottleneck, or the load was interrupted"),
+    (98, "invalid: interrupted, a limit reached, or an --expect that a late generator leaves open"),
     (99, "an --expect refuted"),
 ];
 

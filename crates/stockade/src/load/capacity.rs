@@ -84,7 +84,7 @@ fn as_text(bounds: &Bounds, found: &SearchResult<'_>) -> String {
         text.push_str("INVALID: interrupted before the search ended\n");
     }
     if found.is_generator_limited() {
-        text.push_str("INVALID: the generator was too slow; the server may bear more\n");
+        text.push_str("INVALID: the generator was too slow, or its limit of requests in flight too low; the server may bear more\n");
     }
     text
 }

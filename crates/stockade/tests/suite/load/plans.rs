@@ -93,8 +93,13 @@ fn burst_sends_all_requests_at_once() {
     );
     assert_eq!(origin.count()["concurrent_requests"]["max"], 30);
 
-    // Two at a time are in flight: the others wait, and their response times include the wait.
-    let report = origin.measure("/", &["--burst", "6", "--max-in-flight", "2"]);
+    // Two at a time are in flight: the others wait, and their response times include the wait. That is no figure of the server.
+    let url = origin.url("/");
+    let plan = ["--burst", "6", "--max-in-flight", "2", "--threads", "1", "--format", "json"];
+    let output = load(&origin.sandbox, &[&[url.as_str()], &plan[..]].concat());
+    let reason = "the limit of 2 requests in flight was reached: 4 were due and waited; 6 suffice (rate times timeout)";
+    assert!(output.code == 98 && output.stderr.contains(reason), "{output:?}");
+    let report = json(&output);
     assert_eq!(report["stockade"]["requests"], 6);
     assert!(report["latencies"]["max"].as_u64().unwrap() >= 300_000_000, "{report}");
     let service = report["stockade"]["service"]["p50_ms"].as_f64().unwrap();
@@ -211,7 +216,7 @@ fn invalid_run_prints_the_reason_and_exits_with_98() {
     let never = ["--rate", "100/s", "-n", "10", "--max-in-flight", "1", "--timeout", "1h", "--drain", "50ms"];
     let output = load(&sandbox, &[&[stub.url("/").as_str(), "--format", "json"], &never[..]].concat());
     assert_eq!(output.code, 98, "{output:?}");
-    assert!(output.stderr.contains("INVALID: 9 requests were due and never sent"), "{output:?}");
+    assert!(output.stderr.contains("INVALID: the limit of 1 requests in flight was reached: 0 were due and waited, and 9 were never sent"), "{output:?}");
     let ours = &json(&output)["stockade"];
     assert_eq!(
         (&ours["dropped"], &ours["failures"], &ours["generator"]["valid"]),
