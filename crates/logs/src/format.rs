@@ -6,7 +6,7 @@ use stockade_model::{message::shown, nearest::remedy};
 
 use crate::formats::{
     AccessLines, ArcLines, CsvColumns, CsvError, CsvLines, KeyLines, LineParser, LirsLines, MetaLines,
-    Pattern, PatternError, PatternLines, TwitterLines,
+    Pattern, PatternError, PatternLines, TwitterLines, W3cLines,
 };
 
 /// A name of a format, and what it is.
@@ -19,7 +19,7 @@ pub struct FormatName {
 }
 
 /// Every format.
-pub const FORMATS: [FormatName; 12] = [
+pub const FORMATS: [FormatName; 13] = [
     FormatName { name: "clf", summary: "access log in the Common Log Format" },
     FormatName {
         name: "combined",
@@ -28,6 +28,10 @@ pub const FORMATS: [FormatName; 12] = [
     FormatName {
         name: "json",
         summary: "access log with a JSON object a line: nginx, Caddy, Traefik, ECS, Stockade",
+    },
+    FormatName {
+        name: "w3c",
+        summary: "table whose `#Fields` line names its columns: Amazon CloudFront, IIS",
     },
     FormatName { name: "har", summary: "HTTP Archive of a browser, up to 256 MiB" },
     FormatName { name: "oracle-general", summary: "binary trace of libCacheSim, 24 bytes a request" },
@@ -68,6 +72,8 @@ pub enum Format {
     Common,
     /// The fields of [`JSON_FIELDS`](crate::json::JSON_FIELDS). Lines in the Common Log Format may be among its lines.
     Json,
+    /// The W3C Extended Log File Format.
+    W3c,
     /// HTTP Archive.
     Har,
     /// The binary traces of libCacheSim.
@@ -114,6 +120,7 @@ impl FromStr for Format {
         Ok(match text.trim() {
             "clf" | "combined" => Self::Common,
             "json" => Self::Json,
+            "w3c" => Self::W3c,
             "har" => Self::Har,
             "oracle-general" => Self::OracleGeneral,
             "twitter" => Self::Twitter,
@@ -139,6 +146,7 @@ impl fmt::Display for Format {
         f.write_str(match self {
             Self::Common => "clf",
             Self::Json => "json",
+            Self::W3c => "w3c",
             Self::Har => "har",
             Self::OracleGeneral => "oracle-general",
             Self::Twitter => "twitter",
@@ -158,6 +166,7 @@ impl Format {
         Some(match self {
             Self::Common | Self::Json => Box::new(AccessLines::default()),
             Self::Har | Self::OracleGeneral => return None,
+            Self::W3c => Box::new(W3cLines::default()),
             Self::Twitter => Box::new(TwitterLines),
             Self::Meta => Box::new(MetaLines::default()),
             Self::Keys => Box::new(KeyLines),

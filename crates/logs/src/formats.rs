@@ -7,17 +7,21 @@ mod har;
 mod key_value;
 mod oracle_general;
 mod pattern;
+mod table;
+mod w3c;
 
 use crate::{logged::LoggedRequest, value::Problem};
 
 pub(crate) use self::{
     access::AccessLines,
     blocks::{ArcLines, KeyLines, LirsLines},
-    csv::{CsvLines, split_columns},
+    csv::CsvLines,
     har::{HarError, read as read_har},
     key_value::{MetaLines, TwitterLines, is_meta_header},
     oracle_general::{RECORD_BYTES, parse as parse_oracle_general},
     pattern::PatternLines,
+    table::split_columns,
+    w3c::{W3cLines, is_fields_line},
 };
 pub use self::{
     csv::{CsvColumns, CsvError},

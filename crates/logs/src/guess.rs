@@ -6,7 +6,7 @@ use memchr::memchr;
 
 use crate::{
     format::Format,
-    formats::{RECORD_BYTES, is_meta_header, split_columns},
+    formats::{RECORD_BYTES, is_fields_line, is_meta_header, split_columns},
 };
 
 /// The first bytes that decide.
@@ -59,6 +59,9 @@ pub(crate) fn guess(name: &str, head: &[u8]) -> Result<Format, &'static str> {
     let lines = whole.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
     let lines: Vec<_> = lines.filter(|line| !line.trim_ascii().is_empty()).take(LINES).collect();
     let Some(first) = lines.first() else { return Err("its first lines are blank") };
+    if lines.iter().any(|line| is_fields_line(line)) {
+        return Ok(Format::W3c);
+    }
     if is_meta_header(first) {
         return Ok(Format::Meta);
     }

@@ -77,6 +77,13 @@ pub(crate) fn duration(text: &[u8], unit_ns: u64) -> Option<Duration> {
     sum.map(Duration::from_nanos)
 }
 
+/// True if a cache answered without asking its origin: `Hit` (`CloudFront`), `TCP_MEM_HIT` (Squid), `hit` (Cloudflare), but not
+/// `RefreshHit` or `TCP_REFRESH_UNMODIFIED`.
+pub(crate) fn is_hit(cache_status: &[u8]) -> bool {
+    let has = |word: &[u8]| cache_status.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
+    has(b"hit") && !has(b"refresh")
+}
+
 /// The lifetime that `Cache-Control` gives a shared cache: that of `s-maxage`, else of `max-age`; zero if the response may not be
 /// stored or used without asking.
 pub(crate) fn lifetime(cache_control: &str) -> Option<Duration> {
