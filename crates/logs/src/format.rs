@@ -5,8 +5,8 @@ use std::{fmt, str::FromStr};
 use stockade_model::{message::shown, nearest::remedy};
 
 use crate::formats::{
-    AccessLines, ArcLines, CsvColumns, CsvError, CsvLines, KeyLines, LineParser, LirsLines, MetaLines,
-    Pattern, PatternError, PatternLines, TwitterLines, W3cLines,
+    AccessLines, ArcLines, CsvColumns, CsvError, CsvLines, KeyLines, Layout, LayoutLines, LineParser,
+    LirsLines, MetaLines, Pattern, PatternError, PatternLines, TwitterLines, W3cLines,
 };
 
 /// A name of a format, and what it is.
@@ -19,7 +19,7 @@ pub struct FormatName {
 }
 
 /// Every format.
-pub const FORMATS: [FormatName; 13] = [
+pub const FORMATS: [FormatName; 20] = [
     FormatName { name: "clf", summary: "access log in the Common Log Format" },
     FormatName {
         name: "combined",
@@ -33,6 +33,13 @@ pub const FORMATS: [FormatName; 13] = [
         name: "w3c",
         summary: "table whose `#Fields` line names its columns: Amazon CloudFront, IIS",
     },
+    FormatName { name: "envoy", summary: "default text of Envoy and Istio; their JSON is `json`" },
+    FormatName { name: "alb", summary: "AWS Application Load Balancer" },
+    FormatName { name: "elb", summary: "AWS Classic Load Balancer" },
+    FormatName { name: "s3", summary: "server access log of Amazon S3" },
+    FormatName { name: "haproxy", summary: "`option httplog` of HAProxy" },
+    FormatName { name: "squid", summary: "native access log of Squid" },
+    FormatName { name: "nginx-proxy-manager", summary: "access log of Nginx Proxy Manager" },
     FormatName { name: "har", summary: "HTTP Archive of a browser, up to 256 MiB" },
     FormatName { name: "oracle-general", summary: "binary trace of libCacheSim, 24 bytes a request" },
     FormatName {
@@ -74,6 +81,8 @@ pub enum Format {
     Json,
     /// The W3C Extended Log File Format.
     W3c,
+    /// A format of a server or service, with a fixed order of fields.
+    Layout(Layout),
     /// HTTP Archive.
     Har,
     /// The binary traces of libCacheSim.
@@ -132,6 +141,7 @@ impl FromStr for Format {
             name => match name.strip_prefix("csv:") {
                 Some(columns) => Self::Csv(columns.parse()?),
                 None if name.contains(['$', '%']) => Self::Pattern(text.parse()?),
+                None if let Some(layout) = Layout::named(name) => Self::Layout(layout),
                 None => {
                     let remedy = remedy(name, FORMATS.iter().map(|format| format.name));
                     return Err(FormatError::Unknown { name: shown(name), remedy });
@@ -147,6 +157,7 @@ impl fmt::Display for Format {
             Self::Common => "clf",
             Self::Json => "json",
             Self::W3c => "w3c",
+            Self::Layout(layout) => layout.name(),
             Self::Har => "har",
             Self::OracleGeneral => "oracle-general",
             Self::Twitter => "twitter",
@@ -167,6 +178,7 @@ impl Format {
             Self::Common | Self::Json => Box::new(AccessLines::default()),
             Self::Har | Self::OracleGeneral => return None,
             Self::W3c => Box::new(W3cLines::default()),
+            Self::Layout(layout) => Box::new(LayoutLines::new(*layout)),
             Self::Twitter => Box::new(TwitterLines),
             Self::Meta => Box::new(MetaLines::default()),
             Self::Keys => Box::new(KeyLines),

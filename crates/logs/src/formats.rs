@@ -5,6 +5,7 @@ mod blocks;
 mod csv;
 mod har;
 mod key_value;
+mod layouts;
 mod oracle_general;
 mod pattern;
 mod table;
@@ -18,6 +19,7 @@ pub(crate) use self::{
     csv::CsvLines,
     har::{HarError, read as read_har},
     key_value::{MetaLines, TwitterLines, is_meta_header},
+    layouts::LayoutLines,
     oracle_general::{RECORD_BYTES, parse as parse_oracle_general},
     pattern::PatternLines,
     table::split_columns,
@@ -25,6 +27,7 @@ pub(crate) use self::{
 };
 pub use self::{
     csv::{CsvColumns, CsvError},
+    layouts::Layout,
     pattern::{Pattern, PatternError},
 };
 

@@ -6,7 +6,7 @@ use memchr::memchr;
 
 use crate::{
     format::Format,
-    formats::{RECORD_BYTES, is_fields_line, is_meta_header, split_columns},
+    formats::{Layout, RECORD_BYTES, is_fields_line, is_meta_header, split_columns},
 };
 
 /// The first bytes that decide.
@@ -66,7 +66,8 @@ pub(crate) fn guess(name: &str, head: &[u8]) -> Result<Format, &'static str> {
         return Ok(Format::Meta);
     }
     let formats = [Format::Common, Format::Twitter, Format::Arc, Format::Lirs];
-    if let Some(format) = formats.into_iter().find(|format| is_format_of(format, &lines)) {
+    let layouts = Layout::all().map(Format::Layout);
+    if let Some(format) = formats.into_iter().chain(layouts).find(|format| is_format_of(format, &lines)) {
         return Ok(format);
     }
     if let Some(columns) = table_columns(first) {

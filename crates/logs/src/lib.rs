@@ -30,7 +30,7 @@ mod value;
 mod zstd;
 
 pub use format::{FORMATS, Format, FormatError, FormatName};
-pub use formats::{CsvColumns, CsvError, Pattern, PatternError};
+pub use formats::{CsvColumns, CsvError, Layout, Pattern, PatternError};
 pub use logged::{LoggedKey, LoggedRequest, Operation, SIZE_BYTES_MAX};
 pub use reader::{BAD_PERCENT_MAX, BadLine, Input, LogError, LogReader, LogSummary};
 

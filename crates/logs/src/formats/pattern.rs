@@ -38,6 +38,8 @@ struct Part {
     /// The spaces within the value.
     spaces: usize,
     is_list: bool,
+    /// The value has no space within, and may have spaces before it.
+    is_word: bool,
     end: End,
 }
 
@@ -86,6 +88,25 @@ impl FromStr for Pattern {
     /// A `$` makes it a pattern of nginx.
     fn from_str(text: &str) -> Result<Self, PatternError> {
         let tokens = if text.contains('$') { variables::nginx(text) } else { variables::apache(text)? };
+        Self::compile(text, tokens)
+    }
+}
+
+impl Pattern {
+    /// A pattern of the variables of [layouts](super::layouts). Those without quotation marks or brackets around are words.
+    pub(super) fn of_layout(text: &str) -> Result<Self, PatternError> {
+        let mut pattern = Self::compile(text, variables::layout(text))?;
+        let mut before: &[u8] = &pattern.start;
+        for part in &mut pattern.parts {
+            let is_text =
+                matches!(before.last(), Some(b'"' | b'[')) || matches!(&*part.name, "$any" | "$rest");
+            part.is_word = !is_text;
+            before = if let End::Text(end) = &part.end { end.needle() } else { &[] };
+        }
+        Ok(pattern)
+    }
+
+    fn compile(text: &str, tokens: Vec<Token>) -> Result<Self, PatternError> {
         let mut start = Vec::new();
         let mut found: Vec<(Variable, Vec<u8>)> = Vec::new();
         for token in tokens {
@@ -121,13 +142,19 @@ impl FromStr for Pattern {
             };
             let Variable { name, value, spaces, is_list } = variable;
             let value = value.filter(|value| best[value.slot()] == Some(value.rank()));
-            parts.push(Part { value, name, spaces, is_list, end });
+            parts.push(Part { value, name, spaces, is_list, is_word: false, end });
         }
         Ok(Self { text: text.to_owned(), start, parts })
     }
 }
 
 impl Part {
+    /// True if a word can be the value.
+    fn accepts(&self, word: &[u8]) -> bool {
+        let is_status = || matches!(word, b"-" | b"-1") || value::number(word).is_some();
+        memchr(b' ', word).is_none() && (self.value != Some(Value::Status) || is_status())
+    }
+
     /// The value at the start of a text, and the text after the end of the value.
     fn split<'a>(&self, text: &'a [u8], is_quoted: bool) -> Option<(&'a [u8], &'a [u8])> {
         let end = match &self.end {
@@ -185,6 +212,7 @@ struct Values<'a> {
     bytes: Option<u64>,
     ttl: Option<Duration>,
     service_time: Option<Duration>,
+    is_hit: bool,
 }
 
 impl PatternLines {
@@ -200,7 +228,11 @@ impl LineParser for PatternLines {
         let mut rest = line.strip_prefix(&start[..]).ok_or("the line does not start as the pattern does")?;
         let mut is_quoted = start.ends_with(b"\"");
         for part in &self.pattern.parts {
-            let Some((text, after)) = part.split(rest, is_quoted) else {
+            if part.is_word {
+                rest = rest.trim_ascii_start();
+            }
+            let split = part.split(rest, is_quoted);
+            let Some((text, after)) = split.filter(|(text, _)| !part.is_word || part.accepts(text)) else {
                 return Err(format!(
                     "the line does not go on as the pattern does after `{}`",
                     shown(&part.name)
@@ -229,7 +261,11 @@ impl<'a> Values<'a> {
             Value::Status => self.status = value::status(text),
             Value::Size(_) => self.bytes = value::size(text)?,
             Value::CacheControl(_) => self.ttl = value::lifetime(&value::lossy(text)),
-            Value::ServiceTime { unit_ns, .. } => self.service_time = value::duration(text, *unit_ns),
+            // The last one that is known.
+            Value::ServiceTime { unit_ns, .. } => {
+                self.service_time = value::duration(text, *unit_ns).or(self.service_time);
+            }
+            Value::CacheStatus => self.is_hit = value::is_hit(text),
             Value::CommonTime => self.at_ns = Some(common_time(text, times)?),
             Value::TextTime => self.at_ns = Some(text_time(text, times)?),
             Value::NumberTime { unit_ns } => {
@@ -271,7 +307,8 @@ impl<'a> Values<'a> {
             status: self.status,
             bytes: self.bytes,
             ttl: self.ttl,
-            service_time: self.service_time,
+            // The time of a hit is that of the cache.
+            service_time: self.service_time.filter(|_| !self.is_hit),
             ..LoggedRequest::read(LoggedKey::Url { method, host: host.as_deref(), url })
         });
         Parsed::Requests

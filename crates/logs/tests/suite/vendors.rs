@@ -45,6 +45,95 @@ const FIXTURES: &[Fixture] = &[
             "@1769851807 write POST|www.example.org|/login 302 180B took=90ms",
         ],
     },
+    // <https://www.envoyproxy.io/docs/envoy/latest/configuration/observability/access_log/usage>
+    Fixture {
+        log: log!("envoy.log"),
+        format: "envoy",
+        lines: 3,
+        requests: &[
+            "@1769846401.250000000 read GET|api.example.org|/api/items?page=2 200 1234B took=11ms",
+            "@1769846401.300000000 write POST|api.example.org|/api/orders 201 88B took=44ms",
+            "@1769846403 read GET|api.example.org|/api/slow 503 81B took=3ms",
+        ],
+    },
+    // <https://istio.io/latest/docs/tasks/observability/logs/access-log/>
+    Fixture {
+        log: log!("istio.log"),
+        format: "envoy",
+        lines: 2,
+        requests: &[
+            "@1769846401.250000000 read GET|bookinfo.example.org:80|/productpage 200 5183B took=28ms",
+            "@1769846402 read GET|reviews:9080|/reviews/0 503 152B took=1ms",
+        ],
+    },
+    // <https://docs.aws.amazon.com/elasticloadbalancing/latest/application/load-balancer-access-logs.html>
+    Fixture {
+        log: log!("alb.log"),
+        format: "alb",
+        lines: 3,
+        requests: &[
+            "@1769846401.186641000 read GET||https://www.example.org:443/catalog?id=17 200 5366B took=48ms",
+            "@1769846402.250000000 read GET||http://www.example.org:80/ 503 366B",
+            "@1769846403.000001000 write POST||https://www.example.org:443/orders 201 120B took=250ms",
+        ],
+    },
+    // <https://docs.aws.amazon.com/elasticloadbalancing/latest/classic/access-log-collection.html>
+    Fixture {
+        log: log!("elb.log"),
+        format: "elb",
+        lines: 3,
+        requests: &[
+            "@1769846401.945958000 read GET||http://www.example.org:80/catalog?id=17 200 29B took=1.048ms",
+            "@1769846402 read GET||https://www.example.org:443/slow 504 0B",
+            "@1769846403.500000000 read HEAD||http://www.example.org:80/ 200 57B took=20.015ms",
+        ],
+    },
+    // <https://docs.aws.amazon.com/AmazonS3/latest/userguide/LogFormat.html>
+    Fixture {
+        log: log!("s3.log"),
+        format: "s3",
+        lines: 3,
+        requests: &[
+            "@1769846401 read GET|photos.s3.eu-central-1.amazonaws.com|/cats/1.jpg?x-id=GetObject 200 2662992B took=10ms",
+            "@1769846402 read GET||/photos/cats/2.jpg 404 242B took=9ms",
+            "@1769846404 write PUT|photos.s3.eu-central-1.amazonaws.com|/cats/3.jpg 200 took=28ms",
+        ],
+    },
+    // <https://docs.haproxy.org/3.0/configuration.html#8.2.3>, with and without the prefixes of RFC 3164 and RFC 5424
+    Fixture {
+        log: log!("haproxy.log"),
+        format: "haproxy",
+        lines: 3,
+        requests: &[
+            "@1769846401.655000000 read GET||/index.html 200 2750B took=69ms",
+            "@1769846401.700000000 read GET||/logo.png?v=3 304 180B took=10ms",
+            "@1769846402.001000000 write POST||/orders 503 217B",
+        ],
+    },
+    // <https://wiki.squid-cache.org/Features/LogFormat#squid-native-accesslog-format-in-detail>
+    Fixture {
+        log: log!("squid.log"),
+        format: "squid",
+        lines: 4,
+        requests: &[
+            "@1769846401.123000000 read GET||http://www.example.org/a.css 200 15123B took=45ms",
+            "@1769846401.200000000 read GET||http://www.example.org/a.css 200 15130B",
+            "@1769846402.500000000 write CONNECT||www.example.net:443 200 39B took=1.25s",
+            "@1769846403 read GET||http://www.example.org/b.css 304 260B took=17ms",
+        ],
+    },
+    // <https://github.com/NginxProxyManager/nginx-proxy-manager>, docker/rootfs/etc/nginx/conf.d/include/log-proxy.conf
+    Fixture {
+        log: log!("nginx-proxy-manager.log"),
+        format: "nginx-proxy-manager",
+        lines: 4,
+        requests: &[
+            "@1769846401 read GET|app.example.org|/dashboard?tab=1 200 5120B",
+            "@1769846402 read GET|app.example.org|/logo.png 200 912B",
+            "@1769846402 read GET|app.example.org|/a 200 77B",
+            "@1769846403 read GET|app.example.org|/robots.txt 404 150B",
+        ],
+    },
 ];
 
 #[test]
