@@ -39,6 +39,11 @@ pub(crate) trait LineParser {
     /// The next line is the first of another file.
     fn start_file(&mut self) {}
 
+    /// How many of the times had no offset, and were taken as UTC.
+    fn times_without_offset(&self) -> u64 {
+        0
+    }
+
     /// Parses a line that is not blank, and visits its requests.
     fn parse(&mut self, line: &[u8], visit: &mut Visit<'_>) -> Result<Parsed, Problem>;
 }

@@ -141,6 +141,8 @@ pub struct LogSummary {
     pub first_bad: Vec<BadLine>,
     /// Requests whose time is before that of the request before them.
     pub time_reversals: u64,
+    /// Times without an offset from UTC, which were taken as UTC.
+    pub times_without_offset: u64,
     /// Bytes read, after decompression.
     pub bytes_read: u64,
 }
@@ -231,6 +233,7 @@ impl<'a> LogReader<'a> {
                 bad_lines: 0,
                 first_bad: Vec::new(),
                 time_reversals: 0,
+                times_without_offset: 0,
                 bytes_read: 0,
             },
             blank_lines: 0,
@@ -290,6 +293,7 @@ impl Run {
                     self.summary.bytes_read = before + input.bytes_read();
                 }
             }
+            self.summary.times_without_offset = parser.times_without_offset();
             self.parser = Some(parser);
         } else {
             loop {

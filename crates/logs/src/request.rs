@@ -22,6 +22,10 @@ pub fn split(line: &str) -> Option<(&str, &str)> {
 /// True if these are the method and the URL of a request. The URL may still have characters that no URL has.
 #[must_use]
 pub fn is_request(method: &str, url: &str) -> bool {
-    let is_method = |byte: u8| byte.is_ascii_uppercase() || byte == b'-' || byte == b'_';
-    !method.is_empty() && method != "-" && method.bytes().all(is_method) && !url.is_empty() && url != "-"
+    is_method(method) && !url.is_empty() && url != "-"
+}
+
+pub(crate) fn is_method(text: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_uppercase() || byte == b'-' || byte == b'_';
+    !text.is_empty() && text != "-" && text.bytes().all(is_part)
 }

@@ -13,7 +13,6 @@ use crate::{
 };
 
 const SECOND_NS: u64 = 1_000_000_000;
-const MILLISECOND_NS: u64 = 1_000_000;
 
 /// A lifetime above this (317 years) is not one.
 const LIFETIME_SECONDS_MAX: f64 = 1e10;
@@ -25,6 +24,10 @@ pub(crate) struct AccessLines {
 }
 
 impl LineParser for AccessLines {
+    fn times_without_offset(&self) -> u64 {
+        self.times.times_without_offset()
+    }
+
     fn parse(&mut self, line: &[u8], visit: &mut Visit<'_>) -> Result<Parsed, Problem> {
         let line = line.trim_ascii();
         if line.starts_with(b"{") {
@@ -130,19 +133,20 @@ fn json_lifetime(line: &JsonLine<'_>) -> Option<Duration> {
 
 fn json_service_time(line: &JsonLine<'_>) -> Option<Duration> {
     let (name, value) = line.find(Field::ServiceTime)?;
-    let unit_ns = match name {
-        "OriginDuration" | "Duration" | "event.duration" => 1,
-        "origin_ms" => MILLISECOND_NS,
-        _ => SECOND_NS,
-    };
+    if line.is_hit() {
+        return None;
+    }
+    let unit_ns = line.service_time_unit_ns();
     let text = match value {
         // As decimals, since a float has too few digits for nanoseconds.
         JsonValue::Number(number) => Cow::Owned(number.to_string()),
         JsonValue::Text(text) => Cow::Borrowed(&**text),
         _ => return None,
     };
-    if let Some(duration) = value::duration(text.as_bytes(), unit_ns) {
-        return Some(duration);
+    if let Some(duration) = value::duration_with_unit(text.as_bytes(), unit_ns) {
+        // Cloudflare did not ask the origin.
+        let is_none = name == "OriginResponseDurationMs" && duration.is_zero();
+        return (!is_none).then_some(duration);
     }
     // A small or large float is written with an exponent.
     let seconds = text.parse::<f64>().ok()? * unit_ns as f64 / SECOND_NS as f64;

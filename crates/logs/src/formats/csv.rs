@@ -159,6 +159,10 @@ impl CsvLines {
 }
 
 impl LineParser for CsvLines {
+    fn times_without_offset(&self) -> u64 {
+        self.times.times_without_offset()
+    }
+
     fn start_file(&mut self) {
         self.is_first_line = true;
     }

@@ -121,6 +121,10 @@ impl LayoutLines {
 }
 
 impl LineParser for LayoutLines {
+    fn times_without_offset(&self) -> u64 {
+        self.patterns.iter().map(LineParser::times_without_offset).sum()
+    }
+
     fn parse(&mut self, line: &[u8], visit: &mut Visit<'_>) -> Result<Parsed, Problem> {
         let mut first = None;
         for pattern in &mut self.patterns {

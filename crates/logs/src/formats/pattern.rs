@@ -197,6 +197,8 @@ impl Part {
 pub(crate) struct PatternLines {
     pattern: Pattern,
     times: TimeParser,
+    /// Those of [`Value::StrftimeTime`].
+    without_offset: u64,
 }
 
 /// The values of a line, as logged.
@@ -213,15 +215,20 @@ struct Values<'a> {
     ttl: Option<Duration>,
     service_time: Option<Duration>,
     is_hit: bool,
+    is_without_offset: bool,
 }
 
 impl PatternLines {
     pub fn new(pattern: Pattern) -> Self {
-        Self { pattern, times: TimeParser::default() }
+        Self { pattern, times: TimeParser::default(), without_offset: 0 }
     }
 }
 
 impl LineParser for PatternLines {
+    fn times_without_offset(&self) -> u64 {
+        self.times.times_without_offset() + self.without_offset
+    }
+
     fn parse(&mut self, line: &[u8], visit: &mut Visit<'_>) -> Result<Parsed, Problem> {
         let mut values = Values::default();
         let start = &self.pattern.start;
@@ -245,6 +252,7 @@ impl LineParser for PatternLines {
             rest = after;
             is_quoted = matches!(&part.end, End::Text(end) if end.needle().ends_with(b"\""));
         }
+        self.without_offset += u64::from(values.is_without_offset);
         Ok(values.visit(visit))
     }
 }
@@ -272,7 +280,10 @@ impl<'a> Values<'a> {
                 let time = value::decimal_ns(text, *unit_ns);
                 self.at_ns = Some(time.ok_or("the time is not a number")?);
             }
-            Value::StrftimeTime(format) => self.at_ns = Some(strftime_time(format, text)?),
+            Value::StrftimeTime(format) => {
+                let (at_ns, is_without_offset) = strftime_time(format, text)?;
+                (self.at_ns, self.is_without_offset) = (Some(at_ns), is_without_offset);
+            }
         }
         Ok(())
     }
@@ -325,14 +336,15 @@ fn text_time(text: &[u8], times: &mut TimeParser) -> Result<u64, Problem> {
     time.ok_or_else(|| "the time is not RFC 3339".into())
 }
 
-fn strftime_time(format: &str, text: &[u8]) -> Result<u64, Problem> {
+/// The time, and whether it has no offset.
+fn strftime_time(format: &str, text: &[u8]) -> Result<(u64, bool), Problem> {
     let parse = || {
         let time = strtime::parse(format, text).ok()?;
+        let with_offset = time.to_timestamp().ok();
         // Without a zone it is UTC: differences are right, and they are what counts.
-        let time = time
-            .to_timestamp()
-            .or_else(|_| time.to_datetime()?.to_zoned(jiff::tz::TimeZone::UTC).map(|time| time.timestamp()));
-        u64::try_from(time.ok()?.as_nanosecond()).ok()
+        let utc = || Some(time.to_datetime().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp());
+        let at = with_offset.or_else(utc)?;
+        Some((u64::try_from(at.as_nanosecond()).ok()?, with_offset.is_none()))
     };
     parse().ok_or_else(|| "the time does not have its format".into())
 }

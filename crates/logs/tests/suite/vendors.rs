@@ -134,6 +134,78 @@ const FIXTURES: &[Fixture] = &[
             "@1769846403 read GET|app.example.org|/robots.txt 404 150B",
         ],
     },
+    // <https://istio.io/latest/docs/tasks/observability/logs/access-log/>: times in milliseconds
+    Fixture {
+        log: log!("envoy.json.log"),
+        format: "json",
+        lines: 2,
+        requests: &[
+            "@1769846401.250000000 read GET|bookinfo.example.org|/productpage?u=1 200 5183B took=28ms",
+            "@1769846402 write POST|bookinfo.example.org|/orders 201 88B took=1.25s",
+        ],
+    },
+    // <https://developers.cloudflare.com/logs/logpush/logpush-job/datasets/zone/http_requests/>: a time in each of three forms
+    Fixture {
+        log: log!("cloudflare.json.log"),
+        format: "json",
+        lines: 3,
+        requests: &[
+            "@1769846401 read GET|www.example.org|/img/a.png?v=2 200 69045B took=84ms",
+            "@1769846402.250000000 read GET|www.example.org|/img/a.png?v=2 200 69045B",
+            "@1769846403 write POST|www.example.org|/login 302 812B took=130ms",
+        ],
+    },
+    // <https://cloud.google.com/load-balancing/docs/https/https-logging-monitoring>
+    Fixture {
+        log: log!("google.json.log"),
+        format: "json",
+        lines: 2,
+        requests: &[
+            "@1769846401.250000000 read GET||https://www.example.org/catalog?id=17 200 15123B took=123.456ms",
+            "@1769846403 read GET||https://www.example.org/catalog?id=17 200 15130B",
+        ],
+    },
+    // <https://www.fastly.com/documentation/guides/integrations/streaming-logs/>: the default of new endpoints, and the older
+    // form whose `request` is a method
+    Fixture {
+        log: log!("fastly.json.log"),
+        format: "json",
+        lines: 3,
+        requests: &[
+            "@1769846401 read GET|www.example.org|/catalog?id=17 200 15123B",
+            "@1769846402 read GET|www.example.org|/catalog?id=17 200 15123B",
+            "@1769846403 read HEAD|www.example.org|/ 200 took=48.25ms",
+        ],
+    },
+    // <https://techdocs.akamai.com/datastream2/docs/data-set-parameters>
+    Fixture {
+        log: log!("akamai.json.log"),
+        format: "json",
+        lines: 2,
+        requests: &[
+            "@1769846401.250000000 read GET|www.example.org|/catalog/item?id=17 200 15123B took=84ms",
+            "@1769846402 read GET|www.example.org|/catalog/item?id=17 200 15123B",
+        ],
+    },
+    // <https://doc.traefik.io/traefik/observability/access-logs/>: nanoseconds
+    Fixture {
+        log: log!("traefik.json.log"),
+        format: "json",
+        lines: 1,
+        requests: &[
+            "@1769846401.250000000 read GET|app.example.org|/dashboard?tab=1 200 5120B took=30.125ms",
+        ],
+    },
+    // The same page: milliseconds
+    Fixture {
+        log: log!("traefik.log"),
+        format: "clf",
+        lines: 2,
+        requests: &[
+            "@1769846401 read GET||/dashboard?tab=1 200 5120B took=31ms",
+            "@1769846402 read GET||/missing 404 19B took=0ns",
+        ],
+    },
 ];
 
 #[test]
@@ -199,4 +271,28 @@ fn table_without_its_header_is_refused() {
         error.starts_with("log:1: no `#Fields` line with a `cs-uri-stem` comes before the line"),
         "{error}"
     );
+}
+
+#[test]
+fn unit_of_a_duration_belongs_to_the_format() {
+    for (line, took) in [
+        (r#"{"ts":1,"method":"GET","url":"/","duration":2}"#, "took=2s"),
+        (r#"{"start_time":1,"method":"GET","path":"/","response_code":200,"duration":2}"#, "took=2ms"),
+        (r#"{"start_time":1,"method":"GET","path":"/","status":200,"duration":2}"#, "took=2s"),
+        (r#"{"ts":1,"method":"GET","url":"/","duration":"1.5ms"}"#, "took=1.5ms"),
+    ] {
+        let (requests, _) = try_read(line, Some("json")).unwrap();
+        assert!(requests[0].ends_with(took), "{requests:?} {took}");
+    }
+}
+
+#[test]
+fn times_without_offset_are_counted() {
+    let (_, summary) = try_read(log!("haproxy.log"), None).unwrap();
+    assert_eq!(summary.times_without_offset, 3);
+    let line = r#"{"timestamp":"2026-01-31 08:00:01","method":"GET","url":"/"}"#;
+    let (requests, summary) = try_read(line, None).unwrap();
+    assert_eq!((&*requests[0], summary.times_without_offset), ("@1769846401 read GET||/", 1));
+    // The W3C format is in UTC.
+    assert_eq!(try_read(log!("iis.log"), None).unwrap().1.times_without_offset, 0);
 }
