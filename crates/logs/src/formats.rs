@@ -14,7 +14,7 @@ mod w3c;
 use crate::{logged::LoggedRequest, value::Problem};
 
 pub(crate) use self::{
-    access::AccessLines,
+    access::{AccessLines, is_json_line},
     blocks::{ArcLines, KeyLines, LirsLines},
     csv::CsvLines,
     har::{HarError, read as read_har},

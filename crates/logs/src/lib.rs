@@ -23,9 +23,11 @@ pub mod fuzzing;
 mod format;
 mod formats;
 mod guess;
+mod gzip;
 mod logged;
 mod reader;
 mod value;
+mod wrapper;
 #[cfg(feature = "zstd")]
 mod zstd;
 

@@ -17,6 +17,7 @@ use crate::{
     input::{InputReader, ReadError},
     logged::LoggedRequest,
     value::Problem,
+    wrapper::{TOO_LONG, Unwrapper, Wrapper},
 };
 
 /// The most bad lines, in percent of the lines that are not blank. A log with more is refused.
@@ -25,6 +26,12 @@ pub const BAD_PERCENT_MAX: u64 = 10;
 /// A log is refused before its end after so many lines, or so many bytes.
 const EARLY_LINES: u64 = 10_000;
 const EARLY_BYTES: u64 = 64 << 20;
+
+/// The lines that a container may write before its first request.
+const LINES_BEFORE_REQUESTS: u64 = 1_000;
+
+/// So many zeros are not the first records of a binary trace.
+const HOLE_BYTES: usize = 1 << 10;
 
 /// The bad lines that are named.
 const NAMED_BAD_LINES: usize = 3;
@@ -277,6 +284,8 @@ impl Run {
             self.read_document(name, &mut input, visit)?;
         } else if let Some(mut parser) = self.parser.take() {
             parser.start_file();
+            let head = head(name, &mut input)?;
+            let mut unwrapper = Wrapper::of(head).map(Unwrapper::new);
             while let Some(line) = input.next_line().map_err(|error| in_file(name, error))? {
                 let parsed = match line.text {
                     Some(text) if text.trim_ascii().is_empty() => {
@@ -284,8 +293,11 @@ impl Run {
                         self.blank_lines += 1;
                         continue;
                     }
-                    Some(text) => parser.parse(text, &mut |request| self.visit(request, visit)),
-                    None => Err("the line has more than 64 KiB".into()),
+                    Some(text) => match &mut unwrapper {
+                        Some(unwrapper) => self.read_wrapped(text, unwrapper, &mut *parser, visit),
+                        None => self.read_line(text, &mut *parser, visit),
+                    },
+                    None => Err(TOO_LONG.into()),
                 };
                 let number = line.number;
                 self.count(name, number, parsed)?;
@@ -310,6 +322,35 @@ impl Run {
         }
         self.summary.bytes_read = before + input.bytes_read();
         Ok(())
+    }
+
+    fn read_line(
+        &mut self,
+        text: &[u8],
+        parser: &mut dyn LineParser,
+        visit: &mut dyn FnMut(LoggedRequest<'_>),
+    ) -> Result<Parsed, Problem> {
+        let parsed = parser.parse(text, &mut |request| self.visit(request, visit));
+        if parsed.is_err() && text.starts_with(b"#") { Ok(Parsed::Comment) } else { parsed }
+    }
+
+    /// Reads a line of a container. A program writes other lines than those of requests before the first one, and to its standard
+    /// error.
+    fn read_wrapped(
+        &mut self,
+        text: &[u8],
+        unwrapper: &mut Unwrapper,
+        parser: &mut dyn LineParser,
+        visit: &mut dyn FnMut(LoggedRequest<'_>),
+    ) -> Result<Parsed, Problem> {
+        let Some(line) = unwrapper.unwrap(text)? else { return Ok(Parsed::Comment) };
+        if line.text.trim_ascii().is_empty() {
+            return Ok(Parsed::Comment);
+        }
+        let parsed = self.read_line(&line.text, parser, visit);
+        let is_before = self.summary.requests == 0 && self.summary.lines < LINES_BEFORE_REQUESTS;
+        let is_other = line.is_stderr || is_before;
+        if parsed.is_err() && is_other { Ok(Parsed::NoRequest) } else { parsed }
     }
 
     fn read_document(
@@ -381,13 +422,23 @@ impl Run {
     }
 }
 
+/// The first bytes, which decide.
+fn head<'a>(name: &str, input: &'a mut InputReader<'_>) -> Result<&'a [u8], LogError> {
+    let peeked = input.peek(HEAD_BYTES).map_err(|error| in_file(name, error))?;
+    if peeked.len() >= HOLE_BYTES && peeked[..HOLE_BYTES].iter().all(|byte| *byte == 0) {
+        input.skip_zeros().map_err(|error| in_file(name, error))?;
+    }
+    let head = input.peek(HEAD_BYTES).map_err(|error| in_file(name, error))?;
+    Ok(&head[..head.len().min(HEAD_BYTES)])
+}
+
 /// The format of an input; none: the input is empty.
 fn guess_of(name: &str, input: &mut InputReader<'_>) -> Result<Option<Format>, LogError> {
-    let head = input.peek(HEAD_BYTES).map_err(|error| in_file(name, error))?;
+    let head = head(name, input)?;
     if head.is_empty() {
         return Ok(None);
     }
-    let format = guess(name, &head[..head.len().min(HEAD_BYTES)]);
+    let format = guess(name, head);
     format.map(Some).map_err(|reason| LogError::UnknownFormat { file: name.to_owned(), reason })
 }
 

@@ -169,8 +169,10 @@ impl LineParser for CsvLines {
 
     fn parse(&mut self, line: &[u8], visit: &mut Visit<'_>) -> Result<Parsed, Problem> {
         if self.is_first_line {
-            self.is_first_line = false;
-            if self.read_header(line)? {
+            let is_header = self.read_header(line);
+            // A comment may precede the header.
+            self.is_first_line = is_header.is_err() && line.starts_with(b"#");
+            if is_header? {
                 return Ok(Parsed::Comment);
             }
         }

@@ -206,6 +206,16 @@ const FIXTURES: &[Fixture] = &[
             "@1769846402 read GET||/missing 404 19B took=0ns",
         ],
     },
+    // <https://caddyserver.com/docs/caddyfile/directives/log#console>
+    Fixture {
+        log: log!("caddy-console.log"),
+        format: "json",
+        lines: 2,
+        requests: &[
+            "@1769846401.250000000 read GET|www.example.org|/index.html?a=1 200 10900B ttl=60s took=929.675µs",
+            "@1769846402 read HEAD|www.example.org|/ 502 0B took=1.5s",
+        ],
+    },
 ];
 
 #[test]
@@ -295,4 +305,57 @@ fn times_without_offset_are_counted() {
     assert_eq!((&*requests[0], summary.times_without_offset), ("@1769846401 read GET||/", 1));
     // The W3C format is in UTC.
     assert_eq!(try_read(log!("iis.log"), None).unwrap().1.times_without_offset, 0);
+}
+
+/// <https://docs.docker.com/engine/logging/drivers/json-file/>,
+/// <https://github.com/kubernetes/design-proposals-archive/blob/main/node/kubelet-cri-logging.md>
+#[test]
+fn wrappers_of_containers_are_taken_off() {
+    let (requests, summary) = try_read(log!("docker.json.log"), None).unwrap();
+    assert_eq!(
+        requests,
+        [
+            "@1769846401 read GET||/index.html 200 5120B",
+            "@1769846402 write POST||/login 302 0B",
+            "@1769846403 read GET||/a.css 304",
+        ]
+    );
+    assert_eq!((&*summary.format.to_string(), summary.lines), ("clf", 5));
+    assert_eq!((summary.without_request, summary.bad_lines), (2, 0));
+    assert_eq!(try_read(log!("docker.json.log"), Some("clf")).unwrap().0, requests);
+
+    let (requests, summary) = try_read(log!("cri.log"), None).unwrap();
+    assert_eq!(
+        requests,
+        [
+            "@1769846401.250000000 read GET|www.example.org|/index.html 200 5120B took=12.5ms",
+            "@1769846403 read GET|www.example.org|/a.css 200 912B took=1ms",
+        ]
+    );
+    assert_eq!((&*summary.format.to_string(), summary.lines), ("json", 4));
+    assert_eq!((summary.without_request, summary.bad_lines), (1, 0));
+    // The wrapper of any format.
+    for Fixture { log, format, requests, .. } in FIXTURES {
+        let wrapped: String = log
+            .split_inclusive('\n')
+            .map(|line| "2026-01-31T08:00:01Z stdout F ".to_owned() + line)
+            .collect();
+        let (found, summary) = try_read(wrapped, None).unwrap();
+        assert_eq!(found, *requests, "{format}");
+        assert_eq!((&*summary.format.to_string(), summary.bad_lines), (*format, 0));
+    }
+    // A line of another program after the first request, and one that was cut off.
+    let log = log!("docker.json.log");
+    let of_requests: String = log.split_inclusive('\n').skip(2).collect();
+    let others = "{\"log\":\"hello\\n\",\"stream\":\"stdout\",\"time\":\"\"}\n{\"log\":\"a\n";
+    let (found, summary) = try_read(of_requests.repeat(9) + others, None).unwrap();
+    assert_eq!((found.len(), summary.lines, summary.bad_lines), (27, 29, 2));
+}
+
+#[test]
+fn messages_of_caddy_are_not_requests() {
+    let log = log!("caddy-console.log").to_owned()
+        + "2026/01/31 08:00:03.000\tINFO\ttls\tfinished cleaning storage units\t{\"storage\": \"/data\"}\n";
+    let (requests, summary) = try_read(log, None).unwrap();
+    assert_eq!((requests.len(), summary.without_request, summary.bad_lines), (2, 1, 0));
 }
