@@ -71,7 +71,7 @@ pub(crate) fn guess(name: &str, head: &[u8]) -> Result<Format, &'static str> {
 }
 
 /// The lines that are not blank, without the zeros before them.
-fn lines_of(head: &[u8]) -> Vec<&[u8]> {
+pub(crate) fn lines_of(head: &[u8]) -> Vec<&[u8]> {
     let lines = head.split(|byte| *byte == b'\n').map(|line| without_zeros(line).trim_ascii_end());
     lines.filter(|line| !line.trim_ascii().is_empty()).collect()
 }

@@ -25,6 +25,7 @@ mod formats;
 mod guess;
 mod gzip;
 mod logged;
+mod neighbors;
 mod reader;
 mod value;
 mod wrapper;

@@ -13,11 +13,12 @@ use stockade_model::{message::shown, units::format_count};
 use crate::{
     format::{FORMATS, Format},
     formats::{HarError, LineParser, Parsed, RECORD_BYTES, parse_oracle_general, read_har},
-    guess::{HEAD_BYTES, guess},
+    guess::{HEAD_BYTES, guess, lines_of},
     input::{InputReader, ReadError},
     logged::LoggedRequest,
+    neighbors::TimeNeighbors,
     value::Problem,
-    wrapper::{TOO_LONG, Unwrapper, Wrapper},
+    wrapper::{TOO_LONG, Unwrapper, Wrapper, unwrap_head},
 };
 
 /// The most bad lines, in percent of the lines that are not blank. A log with more is refused.
@@ -32,6 +33,11 @@ const LINES_BEFORE_REQUESTS: u64 = 1_000;
 
 /// So many zeros are not the first records of a binary trace.
 const HOLE_BYTES: usize = 1 << 10;
+
+/// The first lines of a file whose times say where the others are.
+const NEIGHBORS: usize = 100;
+
+const FAR: &str = "the time is more than a year from those of the lines around it";
 
 /// The bad lines that are named.
 const NAMED_BAD_LINES: usize = 3;
@@ -142,7 +148,8 @@ pub struct LogSummary {
     pub requests: u64,
     /// Lines without a request: `-`, or the bytes of a TLS handshake.
     pub without_request: u64,
-    /// Lines in another format, or with an impossible value.
+    /// Lines in another format, with an impossible value, of more than 64 KiB, or whose time is more than a year from those of the
+    /// lines around it.
     pub bad_lines: u64,
     /// The first of them, at most three.
     pub first_bad: Vec<BadLine>,
@@ -245,6 +252,8 @@ impl<'a> LogReader<'a> {
             },
             blank_lines: 0,
             last_at_ns: 0,
+            neighbors: TimeNeighbors::default(),
+            is_far: false,
         };
         loop {
             let (name, input) = match (self.opened.pop_front(), self.inputs.front()) {
@@ -270,6 +279,9 @@ struct Run {
     summary: LogSummary,
     blank_lines: u64,
     last_at_ns: u64,
+    neighbors: TimeNeighbors,
+    /// The time of the last line is far from those of the lines around it.
+    is_far: bool,
 }
 
 impl Run {
@@ -285,7 +297,9 @@ impl Run {
         } else if let Some(mut parser) = self.parser.take() {
             parser.start_file();
             let head = head(name, &mut input)?;
-            let mut unwrapper = Wrapper::of(head).map(Unwrapper::new);
+            let wrapper = Wrapper::of(head);
+            self.neighbors.start_file(first_times(head, wrapper, &self.summary.format));
+            let mut unwrapper = wrapper.map(Unwrapper::new);
             while let Some(line) = input.next_line().map_err(|error| in_file(name, error))? {
                 let parsed = match line.text {
                     Some(text) if text.trim_ascii().is_empty() => {
@@ -380,6 +394,10 @@ impl Run {
     }
 
     fn visit(&mut self, request: LoggedRequest<'_>, visit: &mut dyn FnMut(LoggedRequest<'_>)) {
+        self.is_far = request.at_ns.is_some_and(|at_ns| !self.neighbors.accept(at_ns));
+        if self.is_far {
+            return;
+        }
         self.summary.requests += 1;
         if let Some(at_ns) = request.at_ns {
             self.summary.time_reversals += u64::from(at_ns < self.last_at_ns);
@@ -390,6 +408,8 @@ impl Run {
 
     fn count(&mut self, name: &str, line: u64, parsed: Result<Parsed, Problem>) -> Result<(), LogError> {
         self.summary.lines += 1;
+        let is_far = std::mem::take(&mut self.is_far);
+        let parsed = if is_far && parsed.is_ok() { Err(FAR.into()) } else { parsed };
         match parsed {
             Ok(Parsed::Requests | Parsed::Comment) => {}
             Ok(Parsed::NoRequest) => self.summary.without_request += 1,
@@ -430,6 +450,19 @@ fn head<'a>(name: &str, input: &'a mut InputReader<'_>) -> Result<&'a [u8], LogE
     }
     let head = input.peek(HEAD_BYTES).map_err(|error| in_file(name, error))?;
     Ok(&head[..head.len().min(HEAD_BYTES)])
+}
+
+/// The times of the lines in a head.
+fn first_times(head: &[u8], wrapper: Option<Wrapper>, format: &Format) -> Vec<u64> {
+    let mut times = Vec::new();
+    let Some(mut parser) = format.line_parser() else { return times };
+    let unwrapped = wrapper.map(|wrapper| unwrap_head(head, wrapper));
+    for line in lines_of(unwrapped.as_deref().unwrap_or(head)).into_iter().take(NEIGHBORS) {
+        let mut at_ns = None;
+        let _ = parser.parse(line, &mut |request| at_ns = request.at_ns);
+        times.extend(at_ns);
+    }
+    times
 }
 
 /// The format of an input; none: the input is empty.

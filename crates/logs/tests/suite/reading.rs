@@ -123,6 +123,23 @@ fn comments_may_be_anywhere() {
 }
 
 #[test]
+fn times_far_from_the_others_are_left_out() {
+    let line = |day: &str| format!("a - - [{day}:10:05:03 +0000] \"GET / HTTP/1.1\" 200 17\n");
+    let good = line("17/May/2015").repeat(10);
+    for day in ["01/Jan/1970", "31/Dec/2099"] {
+        let (requests, summary) = try_read(line(day) + &good + &line(day) + &good, None).unwrap();
+        assert_eq!((requests.len(), summary.requests, summary.bad_lines), (20, 20, 2));
+        assert!(requests.iter().all(|request| request.starts_with("@1431857103 ")), "{requests:?}");
+        assert_eq!(summary.time_reversals, 0);
+        let message = "the time is more than a year from those of the lines around it";
+        assert_eq!(summary.first_bad.iter().map(|bad| &*bad.message).collect::<Vec<_>>(), [message; 2]);
+    }
+    // Files of other years are concatenated, compressed or not.
+    let (requests, summary) = try_read(good.repeat(10) + &line("17/May/2019").repeat(100), None).unwrap();
+    assert_eq!((requests.len(), summary.bad_lines), (191, 9));
+}
+
+#[test]
 fn times_that_go_back_are_counted() {
     let (_, summary) = try_read("5,a\n5,b\n3,c\n4,d\n1,e\n", Some("csv:time=0,key=1")).unwrap();
     assert_eq!(summary.time_reversals, 2);
