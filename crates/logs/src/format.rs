@@ -172,6 +172,11 @@ impl fmt::Display for Format {
 }
 
 impl Format {
+    /// True if the requests of its logs go to many hosts, so that the URL of an object has the host.
+    pub(crate) fn is_forward(&self) -> bool {
+        matches!(self, Self::Har) || matches!(self, Self::Layout(layout) if layout.name() == "squid")
+    }
+
     /// The parser of its lines; none: it has no lines.
     pub(crate) fn line_parser(&self) -> Option<Box<dyn LineParser>> {
         Some(match self {

@@ -15,7 +15,7 @@ use crate::{
     formats::{HarError, LineParser, Parsed, RECORD_BYTES, parse_oracle_general, read_har},
     guess::{HEAD_BYTES, guess, lines_of},
     input::{InputReader, ReadError},
-    logged::LoggedRequest,
+    logged::{LoggedKey, LoggedRequest, NormalUrl},
     neighbors::TimeNeighbors,
     value::Problem,
     wrapper::{TOO_LONG, Unwrapper, Wrapper, unwrap_head},
@@ -237,6 +237,7 @@ impl<'a> LogReader<'a> {
     /// Visits every request, in the order of the lines. Bad lines are counted; more than [`BAD_PERCENT_MAX`] of them are an error,
     /// at the end and, after 10,000 lines or 64 MiB, before it.
     pub fn for_each(mut self, mut visit: impl FnMut(LoggedRequest<'_>)) -> Result<LogSummary, LogError> {
+        let is_forward = self.format.is_forward();
         let mut run = Run {
             parser: self.format.line_parser(),
             summary: LogSummary {
@@ -254,6 +255,7 @@ impl<'a> LogReader<'a> {
             last_at_ns: 0,
             neighbors: TimeNeighbors::default(),
             is_far: false,
+            is_forward,
         };
         loop {
             let (name, input) = match (self.opened.pop_front(), self.inputs.front()) {
@@ -282,6 +284,8 @@ struct Run {
     neighbors: TimeNeighbors,
     /// The time of the last line is far from those of the lines around it.
     is_far: bool,
+    /// The absolute URLs of the format stay so.
+    is_forward: bool,
 }
 
 impl Run {
@@ -403,7 +407,10 @@ impl Run {
             self.summary.time_reversals += u64::from(at_ns < self.last_at_ns);
             self.last_at_ns = at_ns;
         }
-        visit(request);
+        let LoggedKey::Url { method, host, url } = request.key else { return visit(request) };
+        let normal = NormalUrl::of(host, url, self.is_forward);
+        let key = LoggedKey::Url { method, host: normal.host.as_deref(), url: &normal.url };
+        visit(LoggedRequest { key, ..request });
     }
 
     fn count(&mut self, name: &str, line: u64, parsed: Result<Parsed, Problem>) -> Result<(), LogError> {

@@ -29,7 +29,7 @@ const FIXTURES: &[Fixture] = &[
             "@1769893351 read GET|shop.example.org|/product/42.html?size=m&color=blue 200 4187B took=213ms",
             // The time of a hit is not that of the origin.
             "@1769893351 read GET|shop.example.org|/product/42.html?size=m&color=blue 200 4187B",
-            "@1769893353 write POST|SHOP.example.org|/cart 303 391B took=87ms",
+            "@1769893353 write POST|shop.example.org|/cart 303 391B took=87ms",
             "@1769893360 read GET|shop.example.org|/gone 404 912B took=51ms",
         ],
     },
@@ -62,7 +62,7 @@ const FIXTURES: &[Fixture] = &[
         format: "envoy",
         lines: 2,
         requests: &[
-            "@1769846401.250000000 read GET|bookinfo.example.org:80|/productpage 200 5183B took=28ms",
+            "@1769846401.250000000 read GET|bookinfo.example.org|/productpage 200 5183B took=28ms",
             "@1769846402 read GET|reviews:9080|/reviews/0 503 152B took=1ms",
         ],
     },
@@ -72,9 +72,9 @@ const FIXTURES: &[Fixture] = &[
         format: "alb",
         lines: 3,
         requests: &[
-            "@1769846401.186641000 read GET||https://www.example.org:443/catalog?id=17 200 5366B took=48ms",
-            "@1769846402.250000000 read GET||http://www.example.org:80/ 503 366B",
-            "@1769846403.000001000 write POST||https://www.example.org:443/orders 201 120B took=250ms",
+            "@1769846401.186641000 read GET|www.example.org|/catalog?id=17 200 5366B took=48ms",
+            "@1769846402.250000000 read GET|www.example.org|/ 503 366B",
+            "@1769846403.000001000 write POST|www.example.org|/orders 201 120B took=250ms",
         ],
     },
     // <https://docs.aws.amazon.com/elasticloadbalancing/latest/classic/access-log-collection.html>
@@ -83,9 +83,9 @@ const FIXTURES: &[Fixture] = &[
         format: "elb",
         lines: 3,
         requests: &[
-            "@1769846401.945958000 read GET||http://www.example.org:80/catalog?id=17 200 29B took=1.048ms",
-            "@1769846402 read GET||https://www.example.org:443/slow 504 0B",
-            "@1769846403.500000000 read HEAD||http://www.example.org:80/ 200 57B took=20.015ms",
+            "@1769846401.945958000 read GET|www.example.org|/catalog?id=17 200 29B took=1.048ms",
+            "@1769846402 read GET|www.example.org|/slow 504 0B",
+            "@1769846403.500000000 read HEAD|www.example.org|/ 200 57B took=20.015ms",
         ],
     },
     // <https://docs.aws.amazon.com/AmazonS3/latest/userguide/LogFormat.html>
@@ -161,8 +161,8 @@ const FIXTURES: &[Fixture] = &[
         format: "json",
         lines: 2,
         requests: &[
-            "@1769846401.250000000 read GET||https://www.example.org/catalog?id=17 200 15123B took=123.456ms",
-            "@1769846403 read GET||https://www.example.org/catalog?id=17 200 15130B",
+            "@1769846401.250000000 read GET|www.example.org|/catalog?id=17 200 15123B took=123.456ms",
+            "@1769846403 read GET|www.example.org|/catalog?id=17 200 15130B",
         ],
     },
     // <https://www.fastly.com/documentation/guides/integrations/streaming-logs/>: the default of new endpoints, and the older
