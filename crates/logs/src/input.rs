@@ -127,7 +127,8 @@ impl<'a> InputReader<'a> {
         let text = self.consume(length);
         let text = text.strip_suffix(b"\n").unwrap_or(text);
         let text = text.strip_suffix(b"\r").unwrap_or(text);
-        let text = if number == 1 { text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text) } else { text };
+        // Each of the files that were concatenated may have its mark.
+        let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
         Ok(Some(Line { number, text: Some(text) }))
     }
 

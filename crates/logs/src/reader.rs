@@ -157,8 +157,23 @@ pub struct LogSummary {
     pub time_reversals: u64,
     /// Times without an offset from UTC, which were taken as UTC.
     pub times_without_offset: u64,
+    /// Requests that have a time, a status, a size and a service time.
+    pub known: KnownValues,
     /// Bytes read, after decompression.
     pub bytes_read: u64,
+}
+
+/// How many of the requests of a log have each of these values. A log that has none of them tells little.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KnownValues {
+    /// Requests that have a time.
+    pub times: u64,
+    /// Requests that have a status.
+    pub statuses: u64,
+    /// Requests that have a size.
+    pub sizes: u64,
+    /// Requests that have a service time.
+    pub service_times: u64,
 }
 
 /// Reads logs and traces in order, as one. Its memory is constant.
@@ -249,6 +264,7 @@ impl<'a> LogReader<'a> {
                 first_bad: Vec::new(),
                 time_reversals: 0,
                 times_without_offset: 0,
+                known: KnownValues::default(),
                 bytes_read: 0,
             },
             blank_lines: 0,
@@ -407,6 +423,11 @@ impl Run {
             self.summary.time_reversals += u64::from(at_ns < self.last_at_ns);
             self.last_at_ns = at_ns;
         }
+        let known = &mut self.summary.known;
+        known.times += u64::from(request.at_ns.is_some());
+        known.statuses += u64::from(request.status.is_some());
+        known.sizes += u64::from(request.bytes.is_some());
+        known.service_times += u64::from(request.service_time.is_some());
         let LoggedKey::Url { method, host, url } = request.key else { return visit(request) };
         let normal = NormalUrl::of(host, url, self.is_forward);
         let key = LoggedKey::Url { method, host: normal.host.as_deref(), url: &normal.url };

@@ -225,6 +225,9 @@ fn logs_of_vendors_are_read_unaided() {
         assert_eq!(found, *requests, "{format}");
         assert_eq!((&*summary.format.to_string(), summary.lines), (*format, *lines));
         assert_eq!((summary.bad_lines, summary.without_request), (0, 0), "{format}");
+        let known = |part: &str| found.iter().filter(|request| request.contains(part)).count() as u64;
+        assert_eq!((summary.known.times, summary.known.service_times), (known("@"), known(" took=")));
+        assert_eq!(summary.known.statuses, requests.len() as u64);
         // The same, named.
         assert_eq!(try_read(log, Some(format)).unwrap().0, found, "{format}");
         assert!(FORMATS.iter().any(|known| known.name == *format), "{format}");
