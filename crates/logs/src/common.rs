@@ -1,6 +1,6 @@
 //! Lines in the Common Log Format: `host ident user [time] "request" status bytes`, and any text after it.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, net::IpAddr};
 
 use memchr::{memchr, memchr_iter, memchr2_iter};
 
@@ -46,16 +46,25 @@ impl<'a> CommonLine<'a> {
         Ok(Self { before, at_ns, request, status, bytes, after })
     }
 
-    /// The virtual host before the client, as in Apache's `vhost_combined`: `example.org:443 192.0.2.7 - - ...`.
+    /// The virtual host before the client, as in Apache's `vhost_combined` (`example.org:443 192.0.2.7 - - ...`), or without a port
+    /// before an address, as in `$host $remote_addr - $remote_user ...` of nginx.
     #[must_use]
     pub fn virtual_host(&self) -> Option<&'a str> {
         let mut words = words(self.before);
-        let first = words.next()?;
-        let colon = memchr(b':', first)?;
-        let (host, port) = (&first[..colon], &first[colon + 1..]);
-        let is_port = (1..=5).contains(&port.len()) && port.iter().all(u8::is_ascii_digit);
-        let is_host = is_port && !host.is_empty() && words.next()? != b"-" && words.nth(1).is_some();
-        if is_host { str::from_utf8(host).ok() } else { None }
+        let (first, second) = (str::from_utf8(words.next()?).ok()?, words.next()?);
+        // After it there are the client, ident and user.
+        if second == b"-" || words.nth(1).is_none() {
+            return None;
+        }
+        let (host, port) = first.rsplit_once(':').unwrap_or((first, ""));
+        let is_port = (1..=5).contains(&port.len()) && port.bytes().all(|byte| byte.is_ascii_digit());
+        // An IPv6 address has brackets before a port.
+        if is_port && !host.is_empty() && (!host.contains(':') || host.starts_with('[')) {
+            return Some(host);
+        }
+        let is_address = |word: &str| word.parse::<IpAddr>().is_ok();
+        let is_client = str::from_utf8(second).is_ok_and(is_address) && !is_address(first);
+        (is_client && first != "-").then_some(first)
     }
 }
 

@@ -5,8 +5,8 @@ use std::{fmt, str::FromStr};
 use stockade_model::{message::shown, nearest::remedy};
 
 use crate::formats::{
-    AccessLines, ArcLines, CsvColumns, CsvError, CsvLines, KeyLines, LineParser, LirsLines, MetaLines,
-    Pattern, PatternError, PatternLines, TwitterLines,
+    AccessLines, ArcLines, CsvColumns, CsvError, CsvLines, KeyLines, Layout, LayoutLines, LineParser,
+    LirsLines, MetaLines, Pattern, PatternError, PatternLines, TwitterLines, W3cLines,
 };
 
 /// A name of a format, and what it is.
@@ -19,7 +19,7 @@ pub struct FormatName {
 }
 
 /// Every format.
-pub const FORMATS: [FormatName; 12] = [
+pub const FORMATS: [FormatName; 20] = [
     FormatName { name: "clf", summary: "access log in the Common Log Format" },
     FormatName {
         name: "combined",
@@ -27,8 +27,19 @@ pub const FORMATS: [FormatName; 12] = [
     },
     FormatName {
         name: "json",
-        summary: "access log with a JSON object a line: nginx, Caddy, Traefik, ECS, Stockade",
+        summary: "access log with a JSON object a line: nginx, Caddy, Traefik, Envoy, Cloudflare, Google, Fastly, Akamai, ECS, Stockade",
     },
+    FormatName {
+        name: "w3c",
+        summary: "table whose `#Fields` line names its columns: Amazon CloudFront, IIS",
+    },
+    FormatName { name: "envoy", summary: "default text of Envoy and Istio; their JSON is `json`" },
+    FormatName { name: "alb", summary: "AWS Application Load Balancer" },
+    FormatName { name: "elb", summary: "AWS Classic Load Balancer" },
+    FormatName { name: "s3", summary: "server access log of Amazon S3" },
+    FormatName { name: "haproxy", summary: "`option httplog` of HAProxy" },
+    FormatName { name: "squid", summary: "native access log of Squid" },
+    FormatName { name: "nginx-proxy-manager", summary: "access log of Nginx Proxy Manager" },
     FormatName { name: "har", summary: "HTTP Archive of a browser, up to 256 MiB" },
     FormatName { name: "oracle-general", summary: "binary trace of libCacheSim, 24 bytes a request" },
     FormatName {
@@ -68,6 +79,10 @@ pub enum Format {
     Common,
     /// The fields of [`JSON_FIELDS`](crate::json::JSON_FIELDS). Lines in the Common Log Format may be among its lines.
     Json,
+    /// The W3C Extended Log File Format.
+    W3c,
+    /// A format of a server or service, with a fixed order of fields.
+    Layout(Layout),
     /// HTTP Archive.
     Har,
     /// The binary traces of libCacheSim.
@@ -114,6 +129,7 @@ impl FromStr for Format {
         Ok(match text.trim() {
             "clf" | "combined" => Self::Common,
             "json" => Self::Json,
+            "w3c" => Self::W3c,
             "har" => Self::Har,
             "oracle-general" => Self::OracleGeneral,
             "twitter" => Self::Twitter,
@@ -125,6 +141,7 @@ impl FromStr for Format {
             name => match name.strip_prefix("csv:") {
                 Some(columns) => Self::Csv(columns.parse()?),
                 None if name.contains(['$', '%']) => Self::Pattern(text.parse()?),
+                None if let Some(layout) = Layout::named(name) => Self::Layout(layout),
                 None => {
                     let remedy = remedy(name, FORMATS.iter().map(|format| format.name));
                     return Err(FormatError::Unknown { name: shown(name), remedy });
@@ -139,6 +156,8 @@ impl fmt::Display for Format {
         f.write_str(match self {
             Self::Common => "clf",
             Self::Json => "json",
+            Self::W3c => "w3c",
+            Self::Layout(layout) => layout.name(),
             Self::Har => "har",
             Self::OracleGeneral => "oracle-general",
             Self::Twitter => "twitter",
@@ -153,11 +172,18 @@ impl fmt::Display for Format {
 }
 
 impl Format {
+    /// True if the requests of its logs go to many hosts, so that the URL of an object has the host.
+    pub(crate) fn is_forward(&self) -> bool {
+        matches!(self, Self::Har) || matches!(self, Self::Layout(layout) if layout.name() == "squid")
+    }
+
     /// The parser of its lines; none: it has no lines.
     pub(crate) fn line_parser(&self) -> Option<Box<dyn LineParser>> {
         Some(match self {
             Self::Common | Self::Json => Box::new(AccessLines::default()),
             Self::Har | Self::OracleGeneral => return None,
+            Self::W3c => Box::new(W3cLines::default()),
+            Self::Layout(layout) => Box::new(LayoutLines::new(*layout)),
             Self::Twitter => Box::new(TwitterLines),
             Self::Meta => Box::new(MetaLines::default()),
             Self::Keys => Box::new(KeyLines),

@@ -5,22 +5,29 @@ mod blocks;
 mod csv;
 mod har;
 mod key_value;
+mod layouts;
 mod oracle_general;
 mod pattern;
+mod table;
+mod w3c;
 
 use crate::{logged::LoggedRequest, value::Problem};
 
 pub(crate) use self::{
-    access::AccessLines,
+    access::{AccessLines, is_json_line},
     blocks::{ArcLines, KeyLines, LirsLines},
-    csv::{CsvLines, split_columns},
+    csv::CsvLines,
     har::{HarError, read as read_har},
     key_value::{MetaLines, TwitterLines, is_meta_header},
+    layouts::LayoutLines,
     oracle_general::{RECORD_BYTES, parse as parse_oracle_general},
     pattern::PatternLines,
+    table::split_columns,
+    w3c::{W3cLines, is_fields_line},
 };
 pub use self::{
     csv::{CsvColumns, CsvError},
+    layouts::Layout,
     pattern::{Pattern, PatternError},
 };
 
@@ -31,6 +38,11 @@ pub(crate) type Visit<'v> = dyn FnMut(LoggedRequest<'_>) + 'v;
 pub(crate) trait LineParser {
     /// The next line is the first of another file.
     fn start_file(&mut self) {}
+
+    /// How many of the times had no offset, and were taken as UTC.
+    fn times_without_offset(&self) -> u64 {
+        0
+    }
 
     /// Parses a line that is not blank, and visits its requests.
     fn parse(&mut self, line: &[u8], visit: &mut Visit<'_>) -> Result<Parsed, Problem>;

@@ -88,4 +88,18 @@ mod tests {
     fn corpus_has_the_properties() {
         super::replay::replay("log", super::log);
     }
+
+    #[test]
+    fn logs_of_vendors_have_the_properties() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/suite/fixtures");
+        for entry in std::fs::read_dir(folder).expect("the fixtures") {
+            let log = std::fs::read(entry.expect("an entry").path()).expect("readable");
+            for format in ["", "w3c", "envoy", "alb", "elb", "s3", "haproxy", "squid", "json", "clf"] {
+                for cut in [0, 1, 77, log.len() / 2, log.len() - 1] {
+                    super::log(&[format.as_bytes(), b"\n", &log[cut..]].concat());
+                    super::log(&[format.as_bytes(), b"\n", &log[..cut]].concat());
+                }
+            }
+        }
+    }
 }

@@ -6,7 +6,9 @@ use memchr::memchr;
 
 use crate::{
     format::Format,
-    formats::{RECORD_BYTES, is_meta_header, split_columns},
+    formats::{Layout, RECORD_BYTES, is_fields_line, is_json_line, is_meta_header, split_columns},
+    input::without_zeros,
+    wrapper::{Wrapper, unwrap_head},
 };
 
 /// The first bytes that decide.
@@ -41,29 +43,65 @@ const COLUMN_NAMES: [(&str, &str); 19] = [
 /// The format of a log with this name, whose first bytes these are (all of them, if there are fewer than [`HEAD_BYTES`]); or why
 /// it cannot be told.
 pub(crate) fn guess(name: &str, head: &[u8]) -> Result<Format, &'static str> {
+    let whole = head.len() < HEAD_BYTES;
     let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
     if let Some(format) = by_name(name) {
         return Ok(format);
     }
-    if memchr(0, head).is_some() {
-        return if is_oracle_general(head) { Ok(Format::OracleGeneral) } else { Err("it is binary") };
+    if memchr(0, head).is_some() && is_oracle_general(head) {
+        return Ok(Format::OracleGeneral);
     }
-    if head.trim_ascii_start().starts_with(b"{") {
-        return Ok(if is_har(head) { Format::Har } else { Format::Json });
+    if is_har(head) {
+        return Ok(Format::Har);
     }
-    let whole = if head.len() < HEAD_BYTES {
-        head
-    } else {
-        &head[..memchr::memrchr(b'\n', head).unwrap_or(head.len())]
-    };
-    let lines = whole.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end);
-    let lines: Vec<_> = lines.filter(|line| !line.trim_ascii().is_empty()).take(LINES).collect();
+    let whole = if whole { head } else { &head[..memchr::memrchr(b'\n', head).unwrap_or(head.len())] };
+    match Wrapper::of(whole) {
+        Some(wrapper) => {
+            let lines = unwrap_head(whole, wrapper);
+            // A container starts with other lines than those of requests.
+            let mut lines = lines_of(&lines);
+            guess_of_lines(lines.split_off(lines.len().saturating_sub(LINES)), 5)
+        }
+        None => {
+            let mut lines = lines_of(whole);
+            lines.truncate(LINES);
+            guess_of_lines(lines, 9)
+        }
+    }
+}
+
+/// The lines that are not blank, without the zeros before them.
+pub(crate) fn lines_of(head: &[u8]) -> Vec<&[u8]> {
+    let lines = head.split(|byte| *byte == b'\n').map(|line| without_zeros(line).trim_ascii_end());
+    lines.filter(|line| !line.trim_ascii().is_empty()).collect()
+}
+
+/// The format of which at least `tenths` of the lines are.
+fn guess_of_lines(mut lines: Vec<&[u8]>, tenths: usize) -> Result<Format, &'static str> {
     let Some(first) = lines.first() else { return Err("its first lines are blank") };
+    if lines.iter().any(|line| memchr(0, line).is_some()) {
+        return Err("it is binary");
+    }
+    if first.trim_ascii_start().starts_with(b"{") {
+        return Ok(Format::Json);
+    }
+    if lines.iter().any(|line| is_fields_line(line)) {
+        return Ok(Format::W3c);
+    }
+    if lines.iter().any(|line| !line.starts_with(b"#")) {
+        lines.retain(|line| !line.starts_with(b"#"));
+    }
+    let first = lines[0];
     if is_meta_header(first) {
         return Ok(Format::Meta);
     }
-    let formats = [Format::Common, Format::Twitter, Format::Arc, Format::Lirs];
-    if let Some(format) = formats.into_iter().find(|format| is_format_of(format, &lines)) {
+    if is_format_of(&Format::Common, &lines, tenths) {
+        let json = lines.iter().filter(|line| is_json_line(line)).count();
+        return Ok(if json * 2 > lines.len() { Format::Json } else { Format::Common });
+    }
+    let formats = [Format::Twitter, Format::Arc, Format::Lirs];
+    let mut formats = formats.into_iter().chain(Layout::all().map(Format::Layout));
+    if let Some(format) = formats.find(|format| is_format_of(format, &lines, tenths)) {
         return Ok(format);
     }
     if let Some(columns) = table_columns(first) {
@@ -94,11 +132,11 @@ fn by_name(name: &str) -> Option<Format> {
     }
 }
 
-/// True if nine of ten lines are of this format.
-fn is_format_of(format: &Format, lines: &[&[u8]]) -> bool {
+/// True if so many tenths of the lines are of this format.
+fn is_format_of(format: &Format, lines: &[&[u8]], tenths: usize) -> bool {
     let Some(mut parser) = format.line_parser() else { return false };
     let good = lines.iter().filter(|line| parser.parse(line, &mut |_| {}).is_ok()).count();
-    good * 10 >= lines.len() * 9
+    good * 10 >= lines.len() * tenths
 }
 
 /// True if the document begins with `{"log": {`. A log of Docker has a string there.
@@ -119,6 +157,7 @@ fn is_oracle_general(head: &[u8]) -> bool {
     let number = |bytes: &[u8]| bytes.iter().rev().fold(0_u64, |value, byte| value << 8 | u64::from(*byte));
     let is_next = |next: u64| next == u64::MAX || next < 1 << 48;
     !records.is_empty()
+        && head.iter().any(|byte| *byte != 0)
         && records.iter().is_sorted_by_key(|record| number(&record[..4]))
         && records.iter().all(|record| is_next(number(&record[16..])))
 }

@@ -5,8 +5,9 @@ use std::{
     io::{self, BufReader, Cursor, Read},
 };
 
-use flate2::read::MultiGzDecoder;
 use memchr::memchr;
+
+use crate::gzip::GzipMembers;
 
 /// The longest line, with its end.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
@@ -62,6 +63,8 @@ pub struct InputReader<'a> {
     bytes: u64,
     /// The last line was too long, and its rest is still to be skipped.
     is_within_long_line: bool,
+    /// An error after bytes that were not handed out yet.
+    error: Option<ReadError>,
 }
 
 impl<'a> InputReader<'a> {
@@ -75,7 +78,7 @@ impl<'a> InputReader<'a> {
         let from: Box<dyn Read + 'a> = match compression {
             Compression::None => Box::new(whole),
             // Appended logs are several gzip members.
-            Compression::Gzip => Box::new(MultiGzDecoder::new(BufReader::with_capacity(64 << 10, whole))),
+            Compression::Gzip => Box::new(GzipMembers::new(BufReader::with_capacity(64 << 10, whole))),
             #[cfg(feature = "zstd")]
             Compression::Zstd => {
                 Box::new(crate::zstd::ZstdFrames::new(BufReader::with_capacity(64 << 10, whole)))
@@ -91,6 +94,7 @@ impl<'a> InputReader<'a> {
             count: 0,
             bytes: 0,
             is_within_long_line: false,
+            error: None,
         })
     }
 
@@ -99,6 +103,7 @@ impl<'a> InputReader<'a> {
         if self.is_within_long_line {
             self.skip_long_line()?;
         }
+        self.skip_zeros()?;
         let mut searched = 0;
         let length = loop {
             let unsearched = &self.buffer[self.start + searched..self.end];
@@ -122,7 +127,8 @@ impl<'a> InputReader<'a> {
         let text = self.consume(length);
         let text = text.strip_suffix(b"\n").unwrap_or(text);
         let text = text.strip_suffix(b"\r").unwrap_or(text);
-        let text = if number == 1 { text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text) } else { text };
+        // Each of the files that were concatenated may have its mark.
+        let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
         Ok(Some(Line { number, text: Some(text) }))
     }
 
@@ -133,9 +139,20 @@ impl<'a> InputReader<'a> {
         Ok(self.consume(length))
     }
 
-    /// The bytes that come next, at least `length` of them (at most [`LINE_BYTES_MAX`]) if the input does not end before.
+    /// The bytes that come next, at least `length` of them (at most [`LINE_BYTES_MAX`]) if the input does not end before. An error is
+    /// returned when the bytes before it have been handed out.
     pub fn peek(&mut self, length: usize) -> Result<&[u8], ReadError> {
-        while self.end - self.start < length.min(LINE_BYTES_MAX) && self.fill()? {}
+        while self.end - self.start < length.min(LINE_BYTES_MAX) {
+            match self.fill() {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) if self.start == self.end => return Err(error),
+                Err(error) => {
+                    self.error = Some(error);
+                    break;
+                }
+            }
+        }
         Ok(&self.buffer[self.start..self.end])
     }
 
@@ -160,6 +177,9 @@ impl<'a> InputReader<'a> {
 
     /// Reads more behind the bytes that are not handed out, at most [`LINE_BYTES_MAX`] and some; false: the input has ended.
     fn fill(&mut self) -> Result<bool, ReadError> {
+        if let Some(error) = self.error.take() {
+            return Err(ReadError { line: self.count + 1, ..error });
+        }
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
         } else if self.buffer.len() - self.end < LINE_BYTES_MAX {
@@ -170,6 +190,17 @@ impl<'a> InputReader<'a> {
         let read = read.map_err(|error| read_error(self.count + 1, &error, self.compression))?;
         self.end += read;
         Ok(read > 0)
+    }
+
+    /// Skips the zeros that come next. A file has them where it was truncated while its writer went on, and at the end of a block.
+    pub(crate) fn skip_zeros(&mut self) -> Result<(), ReadError> {
+        loop {
+            let zeros = self.buffer[self.start..self.end].iter().take_while(|byte| **byte == 0).count();
+            self.consume(zeros);
+            if self.start < self.end || !self.fill()? {
+                return Ok(());
+            }
+        }
     }
 
     fn skip_long_line(&mut self) -> Result<(), ReadError> {
@@ -209,6 +240,12 @@ impl fmt::Debug for InputReader<'_> {
             .field("bytes", &self.bytes)
             .finish_non_exhaustive()
     }
+}
+
+/// The line without the zeros before it, which a file has where it was truncated while its writer went on.
+pub(crate) fn without_zeros(line: &[u8]) -> &[u8] {
+    let zeros = line.iter().take_while(|byte| **byte == 0).count();
+    &line[zeros..]
 }
 
 fn compression(head: &[u8]) -> Compression {

@@ -6,26 +6,36 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::Number;
 use stockade_model::message::shown;
 
-use crate::time::{self, TimeParser};
+use crate::{
+    request,
+    time::{self, TimeParser},
+    value,
+};
+
+const SECOND_NS: u64 = 1_000_000_000;
+const MILLISECOND_NS: u64 = 1_000_000;
+const MICROSECOND_NS: u64 = 1_000;
 
 /// The fields of a JSON line: the first of these names that is present. A dot separates nested objects.
 ///
 /// | field | names |
 /// |---|---|
-/// | time | `StartUTC`, `StartLocal` (Traefik), `msec` (nginx), `ts` (Caddy), `time_iso8601`, `time_local` (nginx), `@timestamp`, `timestamp`, `time` |
-/// | request | `request`, `RequestLine`: `GET /path HTTP/1.1`; else the next two |
-/// | method | `request_method` (nginx), `RequestMethod` (Traefik), `request.method` (Caddy), `http.request.method` (ECS), `method` |
-/// | URL or path | `request_uri` (nginx), `RequestPath` (Traefik), `request.uri` (Caddy), `url.original` (ECS), `uri`, `url`, `path` |
-/// | query, if the path has none | `args`, `query_string` (nginx) |
-/// | host | `http_host` (nginx), `RequestHost` (Traefik), `request.host` (Caddy), `url.domain` (ECS), `server_name` (nginx), `host` |
-/// | status | `DownstreamStatus` (Traefik), `http.response.status_code` (ECS), `status`, `status_code`, `code` |
-/// | size | `body_bytes_sent`, `bytes_sent` (nginx), `DownstreamContentSize` (Traefik), `http.response.body.bytes` (ECS), `size` (Caddy), `bytes` |
+/// | time | `StartUTC`, `StartLocal` (Traefik), `msec` (nginx), `ts` (Caddy), `EdgeStartTimestamp` (Cloudflare), `reqTimeSec` (Akamai), `start_time` (Envoy), `time_start` (Fastly), `time_iso8601`, `time_local` (nginx), `@timestamp`, `timestamp`, `time` |
+/// | request | `request`, `RequestLine`: `GET /path HTTP/1.1`, or the method (Fastly); else the next two |
+/// | method | `request_method` (nginx, Fastly), `RequestMethod` (Traefik), `request.method` (Caddy), `http.request.method` (ECS), `ClientRequestMethod` (Cloudflare), `reqMethod` (Akamai), `httpRequest.requestMethod` (Google), `method` |
+/// | URL or path | `request_uri` (nginx), `RequestPath` (Traefik), `request.uri` (Caddy), `url.original` (ECS), `ClientRequestURI` (Cloudflare), `reqPath` (Akamai), `httpRequest.requestUrl` (Google), `uri`, `url`, `path` |
+/// | query, if the path has none | `args`, `query_string` (nginx), `queryStr` (Akamai) |
+/// | host | `http_host` (nginx), `RequestHost` (Traefik), `request.host` (Caddy), `url.domain` (ECS), `ClientRequestHost` (Cloudflare), `reqHost` (Akamai), `authority` (Envoy), `server_name` (nginx), `host` |
+/// | status | `DownstreamStatus` (Traefik), `http.response.status_code` (ECS), `EdgeResponseStatus` (Cloudflare), `httpRequest.status` (Google), `response_code` (Envoy), `response_status` (Fastly), `status`, `statusCode` (Akamai), `status_code`, `code` |
+/// | size | `body_bytes_sent`, `bytes_sent` (nginx, Envoy), `DownstreamContentSize` (Traefik), `http.response.body.bytes` (ECS), `EdgeResponseBytes` (Cloudflare), `httpRequest.responseSize` (Google), `response_body_size` (Fastly), `size` (Caddy), `bytes` |
 /// | lifetime | `upstream_http_cache_control`, `sent_http_cache_control` (nginx), `origin_Cache-Control`, `downstream_Cache-Control` (Traefik), `resp_headers.Cache-Control` (Caddy), `cache_control`, `max_age`, `ttl` |
-/// | service time | `upstream_response_time`, `request_time` (nginx), `OriginDuration`, `Duration` (Traefik), `event.duration` (ECS), `origin_ms` (Stockade), `duration` (Caddy) |
+/// | service time | `upstream_response_time`, `request_time` (nginx), `OriginDuration`, `Duration` (Traefik), `event.duration` (ECS), `origin_ms` (Stockade), `OriginResponseDurationMs` (Cloudflare), `turnAroundTimeMSec` (Akamai), `httpRequest.latency` (Google), `upstream_service_time` (Envoy), `time_elapsed` (Fastly), `duration` (Caddy, Envoy) |
+/// | answer of a cache | `CacheCacheStatus` (Cloudflare), `cacheStatus` (Akamai), `httpRequest.cacheHit` (Google), `response_state` (Fastly) |
 ///
-/// A time is RFC 3339, seconds since 1970 as a number or a string, or as in the Common Log Format. Start times precede end
-/// times in this order, and exact times coarse ones. A lifetime is `Cache-Control` or seconds.
-pub const JSON_FIELDS: [(&str, &[&str]); 10] = [
+/// A time is RFC 3339, seconds or a smaller unit since 1970 as a number or a string, or as in the Common Log Format. Start times
+/// precede end times in this order, and exact times coarse ones. A lifetime is `Cache-Control` or seconds. The unit of a service
+/// time belongs to the format: see [`JsonLine::service_time_unit_ns`].
+pub const JSON_FIELDS: [(&str, &[&str]); 11] = [
     (
         "time",
         &[
@@ -33,6 +43,10 @@ pub const JSON_FIELDS: [(&str, &[&str]); 10] = [
             "StartLocal",
             "msec",
             "ts",
+            "EdgeStartTimestamp",
+            "reqTimeSec",
+            "start_time",
+            "time_start",
             "time_iso8601",
             "time_local",
             "@timestamp",
@@ -41,11 +55,64 @@ pub const JSON_FIELDS: [(&str, &[&str]); 10] = [
         ],
     ),
     ("request", &["request", "RequestLine"]),
-    ("method", &["request_method", "RequestMethod", "request.method", "http.request.method", "method"]),
-    ("URL", &["request_uri", "RequestPath", "request.uri", "url.original", "uri", "url", "path"]),
-    ("query", &["args", "query_string"]),
-    ("host", &["http_host", "RequestHost", "request.host", "url.domain", "server_name", "host"]),
-    ("status", &["DownstreamStatus", "http.response.status_code", "status", "status_code", "code"]),
+    (
+        "method",
+        &[
+            "request_method",
+            "RequestMethod",
+            "request.method",
+            "http.request.method",
+            "ClientRequestMethod",
+            "reqMethod",
+            "httpRequest.requestMethod",
+            "method",
+        ],
+    ),
+    (
+        "URL",
+        &[
+            "request_uri",
+            "RequestPath",
+            "request.uri",
+            "url.original",
+            "ClientRequestURI",
+            "reqPath",
+            "httpRequest.requestUrl",
+            "uri",
+            "url",
+            "path",
+        ],
+    ),
+    ("query", &["args", "query_string", "queryStr"]),
+    (
+        "host",
+        &[
+            "http_host",
+            "RequestHost",
+            "request.host",
+            "url.domain",
+            "ClientRequestHost",
+            "reqHost",
+            "authority",
+            "server_name",
+            "host",
+        ],
+    ),
+    (
+        "status",
+        &[
+            "DownstreamStatus",
+            "http.response.status_code",
+            "EdgeResponseStatus",
+            "httpRequest.status",
+            "response_code",
+            "response_status",
+            "status",
+            "statusCode",
+            "status_code",
+            "code",
+        ],
+    ),
     (
         "size",
         &[
@@ -53,6 +120,9 @@ pub const JSON_FIELDS: [(&str, &[&str]); 10] = [
             "bytes_sent",
             "DownstreamContentSize",
             "http.response.body.bytes",
+            "EdgeResponseBytes",
+            "httpRequest.responseSize",
+            "response_body_size",
             "size",
             "bytes",
         ],
@@ -79,18 +149,25 @@ pub const JSON_FIELDS: [(&str, &[&str]); 10] = [
             "Duration",
             "event.duration",
             "origin_ms",
+            "OriginResponseDurationMs",
+            "turnAroundTimeMSec",
+            "httpRequest.latency",
+            "upstream_service_time",
+            "time_elapsed",
             "duration",
         ],
     ),
+    ("answer of a cache", &["CacheCacheStatus", "cacheStatus", "httpRequest.cacheHit", "response_state"]),
 ];
 
 /// The nested objects that have fields.
-const OBJECTS: [&str; 8] = [
+const OBJECTS: [&str; 9] = [
     "request",
     "http",
     "http.request",
     "http.response",
     "http.response.body",
+    "httpRequest",
     "url",
     "resp_headers",
     "event",
@@ -110,6 +187,7 @@ pub enum Field {
     Size,
     Lifetime,
     ServiceTime,
+    CacheStatus,
 }
 
 /// The value of a field.
@@ -164,8 +242,8 @@ impl<'a> JsonLine<'a> {
         let Some((name, value)) = self.find(Field::Time) else { return Ok(None) };
         let time = match value {
             JsonValue::Text(text) => times.parse_any(text),
-            JsonValue::Number(number) => time::from_seconds(number.as_f64().unwrap_or(-1.0)),
-            _ => time::from_seconds(-1.0),
+            JsonValue::Number(number) => time::from_unix_time(number.as_f64().unwrap_or(-1.0)),
+            _ => time::from_unix_time(-1.0),
         };
         let at = time.map_err(|remedy| {
             format!("`{name}` is not a time, but `{}`: {remedy}", shown(&value.to_string()))
@@ -175,17 +253,65 @@ impl<'a> JsonLine<'a> {
 
     /// The request. An error names the missing field.
     pub fn request(&self) -> Result<JsonRequest<'_>, String> {
+        let mut method = Field::Method;
         if let Some((_, JsonValue::Text(request))) = self.find(Field::Request) {
-            return Ok(JsonRequest::Line(request));
+            if !request::is_method(request) || self.find(Field::Url).is_none() {
+                return Ok(JsonRequest::Line(request));
+            }
+            method = Field::Request;
         }
-        let (method, url) = (self.required_text(Field::Method)?, self.required_text(Field::Url)?);
+        let (method, url) = (self.required_text(method)?, self.required_text(Field::Url)?);
         let query = match self.find(Field::Query) {
             Some((_, JsonValue::Text(query))) => &**query,
             _ => "",
         };
         let has_query = query.is_empty() || query == "-" || url.contains('?');
-        let url = if has_query { url.into() } else { format!("{url}?{query}").into() };
+        // The paths of Akamai begin after their slash.
+        let slash = if matches!(self.find(Field::Url), Some(("reqPath", _))) && !url.starts_with('/') {
+            "/"
+        } else {
+            ""
+        };
+        let url = match (slash, has_query) {
+            ("", true) => url.into(),
+            (slash, true) => format!("{slash}{url}").into(),
+            (slash, false) => format!("{slash}{url}?{query}").into(),
+        };
         Ok(JsonRequest::Parts(method, url))
+    }
+
+    /// The unit of the [service time](Field::ServiceTime) in nanoseconds, which belongs to the format that has the name. `duration`
+    /// is in milliseconds in the lines of Envoy, which have `start_time` and `response_code`, and else in seconds.
+    #[must_use]
+    pub fn service_time_unit_ns(&self) -> u64 {
+        match self.find(Field::ServiceTime) {
+            Some(("OriginDuration" | "Duration" | "event.duration", _)) => 1,
+            Some(("time_elapsed", _)) => MICROSECOND_NS,
+            Some((
+                "origin_ms" | "OriginResponseDurationMs" | "turnAroundTimeMSec" | "upstream_service_time",
+                _,
+            )) => MILLISECOND_NS,
+            Some(("duration", _)) if self.is_envoy() => MILLISECOND_NS,
+            _ => SECOND_NS,
+        }
+    }
+
+    fn is_envoy(&self) -> bool {
+        let is = |field, known| self.find(field).is_some_and(|(name, _)| name == known);
+        is(Field::Time, "start_time") && is(Field::Status, "response_code")
+    }
+
+    /// True if a cache answered, so that the service time is not that of its origin.
+    #[must_use]
+    pub fn is_hit(&self) -> bool {
+        match self.find(Field::CacheStatus) {
+            // Akamai: anything but 0 is a hit.
+            Some(("cacheStatus", JsonValue::Number(number))) => number.as_u64() != Some(0),
+            Some(("cacheStatus", JsonValue::Text(text))) => !matches!(&**text, "0" | "-" | ""),
+            Some((_, JsonValue::Text(text))) => value::is_hit(text.as_bytes()),
+            Some((_, JsonValue::Bool(is_hit))) => *is_hit,
+            _ => false,
+        }
     }
 
     fn required_text(&self, field: Field) -> Result<&str, String> {
@@ -210,8 +336,23 @@ pub fn missing_time() -> String {
     missing(Field::Time)
 }
 
+/// Starts of the names that a service sets, so that no user can choose them.
+const SET_BY_SERVICES: [&str; 9] = [
+    "Edge",
+    "ClientRequest",
+    "httpRequest.",
+    "reqTimeSec",
+    "start_time",
+    "time_start",
+    "reqMethod",
+    "reqPath",
+    "reqHost",
+];
+
 fn missing(field: Field) -> String {
     let (field, names) = JSON_FIELDS[field as usize];
+    let can_choose = |name: &&&str| !SET_BY_SERVICES.iter().any(|start| name.starts_with(start));
+    let names: Vec<_> = names.iter().filter(can_choose).copied().collect();
     format!("the line has no {field}: log it as one of {}", names.join(", "))
 }
 

@@ -1,6 +1,8 @@
 //! One request of a log or of a trace.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
+
+use crate::request::{AbsoluteUrl, normalize_host};
 
 /// One request of a log or of a trace. It borrows from the line.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,9 +35,10 @@ pub enum LoggedKey<'a> {
     Url {
         /// In upper case.
         method: &'a str,
-        /// Where the log has it besides the URL.
+        /// As [`normalize_host`](crate::request::normalize_host) writes it, where the log has it, in the URL or besides it.
         host: Option<&'a str>,
-        /// Path and query, or an absolute URL, as logged. Bytes that are not UTF-8 are replaced.
+        /// Path and query as logged. In the logs of browsers and of forward proxies, whose requests go to many hosts, an absolute
+        /// URL with a normal host. Bytes that are not UTF-8 are replaced.
         url: &'a str,
     },
     /// Any bytes.
@@ -69,6 +72,33 @@ impl<'a> LoggedRequest<'a> {
             service_time: None,
             repeats: 1,
         }
+    }
+}
+
+/// The normal form of a URL and of its host, so that the forms of one object give one key.
+#[derive(Debug)]
+pub(crate) struct NormalUrl<'a> {
+    pub host: Option<Cow<'a, str>>,
+    pub url: Cow<'a, str>,
+}
+
+impl<'a> NormalUrl<'a> {
+    /// `is_forward`: an absolute URL stays one.
+    pub fn of(host: Option<&'a str>, url: &'a str, is_forward: bool) -> Self {
+        // Most URLs are a path.
+        let absolute = if url.starts_with('/') { None } else { AbsoluteUrl::parse(url) };
+        let Some(AbsoluteUrl { scheme, host: of_url, path }) = absolute else {
+            return Self { host: host.map(|host| normalize_host(host, None)), url: url.into() };
+        };
+        let of_url = normalize_host(of_url, Some(scheme));
+        let slash = if path.starts_with('/') { "" } else { "/" };
+        if is_forward {
+            let url = format!("{}://{of_url}{slash}{path}", scheme.to_ascii_lowercase());
+            return Self { host: host.map(|host| normalize_host(host, None)), url: url.into() };
+        }
+        let url = if slash.is_empty() { path.into() } else { format!("/{path}").into() };
+        // RFC 9112, 3.2.2: it replaces that of the field.
+        Self { host: Some(of_url), url }
     }
 }
 

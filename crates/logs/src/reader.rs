@@ -13,10 +13,12 @@ use stockade_model::{message::shown, units::format_count};
 use crate::{
     format::{FORMATS, Format},
     formats::{HarError, LineParser, Parsed, RECORD_BYTES, parse_oracle_general, read_har},
-    guess::{HEAD_BYTES, guess},
+    guess::{HEAD_BYTES, guess, lines_of},
     input::{InputReader, ReadError},
-    logged::LoggedRequest,
+    logged::{LoggedKey, LoggedRequest, NormalUrl},
+    neighbors::TimeNeighbors,
     value::Problem,
+    wrapper::{TOO_LONG, Unwrapper, Wrapper, unwrap_head},
 };
 
 /// The most bad lines, in percent of the lines that are not blank. A log with more is refused.
@@ -25,6 +27,17 @@ pub const BAD_PERCENT_MAX: u64 = 10;
 /// A log is refused before its end after so many lines, or so many bytes.
 const EARLY_LINES: u64 = 10_000;
 const EARLY_BYTES: u64 = 64 << 20;
+
+/// The lines that a container may write before its first request.
+const LINES_BEFORE_REQUESTS: u64 = 1_000;
+
+/// So many zeros are not the first records of a binary trace.
+const HOLE_BYTES: usize = 1 << 10;
+
+/// The first lines of a file whose times say where the others are.
+const NEIGHBORS: usize = 100;
+
+const FAR: &str = "the time is more than a year from those of the lines around it";
 
 /// The bad lines that are named.
 const NAMED_BAD_LINES: usize = 3;
@@ -135,14 +148,32 @@ pub struct LogSummary {
     pub requests: u64,
     /// Lines without a request: `-`, or the bytes of a TLS handshake.
     pub without_request: u64,
-    /// Lines in another format, or with an impossible value.
+    /// Lines in another format, with an impossible value, of more than 64 KiB, or whose time is more than a year from those of the
+    /// lines around it.
     pub bad_lines: u64,
     /// The first of them, at most three.
     pub first_bad: Vec<BadLine>,
     /// Requests whose time is before that of the request before them.
     pub time_reversals: u64,
+    /// Times without an offset from UTC, which were taken as UTC.
+    pub times_without_offset: u64,
+    /// Requests that have a time, a status, a size and a service time.
+    pub known: KnownValues,
     /// Bytes read, after decompression.
     pub bytes_read: u64,
+}
+
+/// How many of the requests of a log have each of these values. A log that has none of them tells little.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KnownValues {
+    /// Requests that have a time.
+    pub times: u64,
+    /// Requests that have a status.
+    pub statuses: u64,
+    /// Requests that have a size.
+    pub sizes: u64,
+    /// Requests that have a service time.
+    pub service_times: u64,
 }
 
 /// Reads logs and traces in order, as one. Its memory is constant.
@@ -221,6 +252,7 @@ impl<'a> LogReader<'a> {
     /// Visits every request, in the order of the lines. Bad lines are counted; more than [`BAD_PERCENT_MAX`] of them are an error,
     /// at the end and, after 10,000 lines or 64 MiB, before it.
     pub fn for_each(mut self, mut visit: impl FnMut(LoggedRequest<'_>)) -> Result<LogSummary, LogError> {
+        let is_forward = self.format.is_forward();
         let mut run = Run {
             parser: self.format.line_parser(),
             summary: LogSummary {
@@ -231,10 +263,15 @@ impl<'a> LogReader<'a> {
                 bad_lines: 0,
                 first_bad: Vec::new(),
                 time_reversals: 0,
+                times_without_offset: 0,
+                known: KnownValues::default(),
                 bytes_read: 0,
             },
             blank_lines: 0,
             last_at_ns: 0,
+            neighbors: TimeNeighbors::default(),
+            is_far: false,
+            is_forward,
         };
         loop {
             let (name, input) = match (self.opened.pop_front(), self.inputs.front()) {
@@ -260,6 +297,11 @@ struct Run {
     summary: LogSummary,
     blank_lines: u64,
     last_at_ns: u64,
+    neighbors: TimeNeighbors,
+    /// The time of the last line is far from those of the lines around it.
+    is_far: bool,
+    /// The absolute URLs of the format stay so.
+    is_forward: bool,
 }
 
 impl Run {
@@ -274,6 +316,10 @@ impl Run {
             self.read_document(name, &mut input, visit)?;
         } else if let Some(mut parser) = self.parser.take() {
             parser.start_file();
+            let head = head(name, &mut input)?;
+            let wrapper = Wrapper::of(head);
+            self.neighbors.start_file(first_times(head, wrapper, &self.summary.format));
+            let mut unwrapper = wrapper.map(Unwrapper::new);
             while let Some(line) = input.next_line().map_err(|error| in_file(name, error))? {
                 let parsed = match line.text {
                     Some(text) if text.trim_ascii().is_empty() => {
@@ -281,8 +327,11 @@ impl Run {
                         self.blank_lines += 1;
                         continue;
                     }
-                    Some(text) => parser.parse(text, &mut |request| self.visit(request, visit)),
-                    None => Err("the line has more than 64 KiB".into()),
+                    Some(text) => match &mut unwrapper {
+                        Some(unwrapper) => self.read_wrapped(text, unwrapper, &mut *parser, visit),
+                        None => self.read_line(text, &mut *parser, visit),
+                    },
+                    None => Err(TOO_LONG.into()),
                 };
                 let number = line.number;
                 self.count(name, number, parsed)?;
@@ -290,6 +339,7 @@ impl Run {
                     self.summary.bytes_read = before + input.bytes_read();
                 }
             }
+            self.summary.times_without_offset = parser.times_without_offset();
             self.parser = Some(parser);
         } else {
             loop {
@@ -306,6 +356,35 @@ impl Run {
         }
         self.summary.bytes_read = before + input.bytes_read();
         Ok(())
+    }
+
+    fn read_line(
+        &mut self,
+        text: &[u8],
+        parser: &mut dyn LineParser,
+        visit: &mut dyn FnMut(LoggedRequest<'_>),
+    ) -> Result<Parsed, Problem> {
+        let parsed = parser.parse(text, &mut |request| self.visit(request, visit));
+        if parsed.is_err() && text.starts_with(b"#") { Ok(Parsed::Comment) } else { parsed }
+    }
+
+    /// Reads a line of a container. A program writes other lines than those of requests before the first one, and to its standard
+    /// error.
+    fn read_wrapped(
+        &mut self,
+        text: &[u8],
+        unwrapper: &mut Unwrapper,
+        parser: &mut dyn LineParser,
+        visit: &mut dyn FnMut(LoggedRequest<'_>),
+    ) -> Result<Parsed, Problem> {
+        let Some(line) = unwrapper.unwrap(text)? else { return Ok(Parsed::Comment) };
+        if line.text.trim_ascii().is_empty() {
+            return Ok(Parsed::Comment);
+        }
+        let parsed = self.read_line(&line.text, parser, visit);
+        let is_before = self.summary.requests == 0 && self.summary.lines < LINES_BEFORE_REQUESTS;
+        let is_other = line.is_stderr || is_before;
+        if parsed.is_err() && is_other { Ok(Parsed::NoRequest) } else { parsed }
     }
 
     fn read_document(
@@ -335,16 +414,30 @@ impl Run {
     }
 
     fn visit(&mut self, request: LoggedRequest<'_>, visit: &mut dyn FnMut(LoggedRequest<'_>)) {
+        self.is_far = request.at_ns.is_some_and(|at_ns| !self.neighbors.accept(at_ns));
+        if self.is_far {
+            return;
+        }
         self.summary.requests += 1;
         if let Some(at_ns) = request.at_ns {
             self.summary.time_reversals += u64::from(at_ns < self.last_at_ns);
             self.last_at_ns = at_ns;
         }
-        visit(request);
+        let known = &mut self.summary.known;
+        known.times += u64::from(request.at_ns.is_some());
+        known.statuses += u64::from(request.status.is_some());
+        known.sizes += u64::from(request.bytes.is_some());
+        known.service_times += u64::from(request.service_time.is_some());
+        let LoggedKey::Url { method, host, url } = request.key else { return visit(request) };
+        let normal = NormalUrl::of(host, url, self.is_forward);
+        let key = LoggedKey::Url { method, host: normal.host.as_deref(), url: &normal.url };
+        visit(LoggedRequest { key, ..request });
     }
 
     fn count(&mut self, name: &str, line: u64, parsed: Result<Parsed, Problem>) -> Result<(), LogError> {
         self.summary.lines += 1;
+        let is_far = std::mem::take(&mut self.is_far);
+        let parsed = if is_far && parsed.is_ok() { Err(FAR.into()) } else { parsed };
         match parsed {
             Ok(Parsed::Requests | Parsed::Comment) => {}
             Ok(Parsed::NoRequest) => self.summary.without_request += 1,
@@ -377,13 +470,36 @@ impl Run {
     }
 }
 
+/// The first bytes, which decide.
+fn head<'a>(name: &str, input: &'a mut InputReader<'_>) -> Result<&'a [u8], LogError> {
+    let peeked = input.peek(HEAD_BYTES).map_err(|error| in_file(name, error))?;
+    if peeked.len() >= HOLE_BYTES && peeked[..HOLE_BYTES].iter().all(|byte| *byte == 0) {
+        input.skip_zeros().map_err(|error| in_file(name, error))?;
+    }
+    let head = input.peek(HEAD_BYTES).map_err(|error| in_file(name, error))?;
+    Ok(&head[..head.len().min(HEAD_BYTES)])
+}
+
+/// The times of the lines in a head.
+fn first_times(head: &[u8], wrapper: Option<Wrapper>, format: &Format) -> Vec<u64> {
+    let mut times = Vec::new();
+    let Some(mut parser) = format.line_parser() else { return times };
+    let unwrapped = wrapper.map(|wrapper| unwrap_head(head, wrapper));
+    for line in lines_of(unwrapped.as_deref().unwrap_or(head)).into_iter().take(NEIGHBORS) {
+        let mut at_ns = None;
+        let _ = parser.parse(line, &mut |request| at_ns = request.at_ns);
+        times.extend(at_ns);
+    }
+    times
+}
+
 /// The format of an input; none: the input is empty.
 fn guess_of(name: &str, input: &mut InputReader<'_>) -> Result<Option<Format>, LogError> {
-    let head = input.peek(HEAD_BYTES).map_err(|error| in_file(name, error))?;
+    let head = head(name, input)?;
     if head.is_empty() {
         return Ok(None);
     }
-    let format = guess(name, &head[..head.len().min(HEAD_BYTES)]);
+    let format = guess(name, head);
     format.map(Some).map_err(|reason| LogError::UnknownFormat { file: name.to_owned(), reason })
 }
 

@@ -1,12 +1,15 @@
 //! The time formats of logs, in nanoseconds since 1970.
 
-use jiff::{Timestamp, fmt::strtime};
+use jiff::{Timestamp, civil::DateTime, fmt::strtime, tz::TimeZone};
 
 /// An example of the Common Log Format.
 pub const COMMON: &str = "17/May/2015:10:05:03 +0000";
 
-/// The year 5138: larger numbers are in milliseconds or smaller units.
+/// The year 5138 in seconds, and 1973 in milliseconds. Each smaller unit begins a thousand times higher.
 const SECONDS_END: f64 = 1e11;
+
+/// The zone of a minute that has none.
+const NO_ZONE: &[u8] = b"?";
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -23,6 +26,7 @@ const RFC3339_SECONDS: usize = 17;
 pub struct TimeParser {
     common: Minute,
     rfc3339: Minute,
+    without_offset: u64,
 }
 
 /// The minute that was parsed last: its text before the seconds, its zone, and its start in nanoseconds since 1970.
@@ -34,6 +38,12 @@ struct Minute {
 }
 
 impl TimeParser {
+    /// How many of the times that were read had no offset. They are taken as UTC.
+    #[must_use]
+    pub fn times_without_offset(&self) -> u64 {
+        self.without_offset
+    }
+
     /// Reads a time of the Common Log Format.
     pub fn parse_common(&mut self, text: &[u8]) -> Option<u64> {
         let (minute, rest) = text.split_at_checked(COMMON_SECONDS)?;
@@ -53,23 +63,30 @@ impl TimeParser {
         Some(at)
     }
 
-    /// Reads a time in any format of JSON lines, or returns the remedy.
+    /// Reads a time in any format of JSON lines, or returns the remedy. A date and a time without an offset are in UTC.
     pub fn parse_any(&mut self, text: &str) -> Result<u64, &'static str> {
         let text = text.trim();
         let split = text.as_bytes().split_at_checked(RFC3339_SECONDS);
         let split = split.and_then(|(minute, rest)| {
             let (offset, zone) = seconds_and_decimals(rest)?;
+            let zone = if zone.is_empty() { NO_ZONE } else { zone };
             (has_form(text.as_bytes(), RFC3339_FORM) && zone.len() <= 6).then_some((minute, offset, zone))
         });
         if let Some((minute, offset, zone)) = split
             && self.rfc3339.is(minute, zone)
         {
+            self.without_offset += u64::from(zone == NO_ZONE);
             return Ok(self.rfc3339.start + offset);
         }
         if let Ok(number) = text.parse::<f64>() {
-            return from_seconds(number);
+            return from_unix_time(number);
         }
-        if let Some(at) = text.parse().ok().and_then(nanos) {
+        let mut at = text.parse().ok().and_then(nanos);
+        if at.is_none() {
+            at = text.parse().ok().and_then(utc_nanos);
+            self.without_offset += u64::from(at.is_some());
+        }
+        if let Some(at) = at {
             if let Some((minute, offset, zone)) = split {
                 self.rfc3339.set(minute, zone, at, offset);
             }
@@ -135,8 +152,15 @@ fn parse_common(text: &str) -> Option<u64> {
     nanos(time.to_timestamp().ok()?)
 }
 
-/// Rounds to microseconds, the precision of a float.
-pub fn from_seconds(seconds: f64) -> Result<u64, &'static str> {
+/// Reads a number since 1970, whose size says whether it is in seconds, milliseconds, microseconds or nanoseconds. Rounds to
+/// microseconds, the precision of a float.
+pub fn from_unix_time(number: f64) -> Result<u64, &'static str> {
+    let mut seconds = number;
+    for _unit in ["ms", "us", "ns"] {
+        if seconds >= SECONDS_END {
+            seconds /= 1e3;
+        }
+    }
     if !(0.0..SECONDS_END).contains(&seconds) {
         return Err("log it in seconds since 1970, with decimals for less");
     }
@@ -149,11 +173,43 @@ fn nanos(time: Timestamp) -> Option<u64> {
     time.as_nanosecond().try_into().ok()
 }
 
+fn utc_nanos(time: DateTime) -> Option<u64> {
+    nanos(time.to_zoned(TimeZone::UTC).ok()?.timestamp())
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn naive(text: &str) -> Option<u64> {
+        text.parse().ok().and_then(nanos).or_else(|| text.parse().ok().and_then(utc_nanos))
+    }
+
+    #[test]
+    fn numbers_say_their_unit_by_their_size() {
+        let mut times = TimeParser::default();
+        for number in ["1431857103.25", "1431857103250", "1431857103250000", "1431857103250000000"] {
+            assert_eq!(times.parse_any(number), Ok(1_431_857_103_250_000_000), "{number}");
+        }
+        assert!(
+            times.parse_any("-1").is_err()
+                && times.parse_any("1e20").is_err()
+                && times.parse_any("nan").is_err()
+        );
+        assert_eq!(times.times_without_offset(), 0);
+    }
+
+    #[test]
+    fn times_without_offset_are_utc_and_counted() {
+        let mut times = TimeParser::default();
+        for text in ["2015-05-17T10:05:03", "2015-05-17 10:05:03", "2015-05-17T10:05:03.000"] {
+            assert_eq!(times.parse_any(text), Ok(1_431_857_103_000_000_000), "{text}");
+        }
+        assert_eq!(times.parse_any("2015-05-17T10:05:03Z"), Ok(1_431_857_103_000_000_000));
+        assert_eq!(times.times_without_offset(), 3);
+    }
 
     #[test]
     fn a_parsed_minute_gives_the_other_times_of_the_minute() {
@@ -180,14 +236,16 @@ mod tests {
             "2015-05-17T10:05:04.Z",
             "2015-05-17T10:05:60Z",
             "2015-05-17T10:05:03",
+            "2015-05-17T10:05:05.25",
+            "2015-05-17 10:05:06",
             "2015-05-17T10:05:03+02:00",
+            "2015-05-17T10:05:03+0200",
             "2015-05-17T10:05:04+02:00",
             "2015-05-17T10:05:04+02",
             "1969-12-31T23:59:59Z",
             "1970-01-01T00:00:00Z",
         ] {
-            let naive = text.parse().ok().and_then(nanos);
-            assert_eq!(times.parse_any(text).ok(), naive, "{text}");
+            assert_eq!(times.parse_any(text).ok(), naive(text), "{text}");
         }
     }
 
@@ -202,7 +260,7 @@ mod tests {
                 prop_assert_eq!(times.parse_common(text.as_bytes()), parse_common(&text), "{}", text);
             }
             for text in rfc3339 {
-                prop_assert_eq!(times.parse_any(&text).ok(), text.parse().ok().and_then(nanos), "{}", text);
+                prop_assert_eq!(times.parse_any(&text).ok(), naive(&text), "{}", text);
             }
         }
     }

@@ -77,6 +77,22 @@ pub(crate) fn duration(text: &[u8], unit_ns: u64) -> Option<Duration> {
     sum.map(Duration::from_nanos)
 }
 
+/// A duration with the unit that is written after it, as in `0.123s` or `30ms`, else with `unit_ns`.
+pub(crate) fn duration_with_unit(text: &[u8], unit_ns: u64) -> Option<Duration> {
+    const UNITS: [(&str, u64); 5] =
+        [("ns", 1), ("us", 1_000), ("µs", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+    let with_unit = |(name, unit_ns): &(&str, u64)| Some((text.strip_suffix(name.as_bytes())?, *unit_ns));
+    let (number, unit_ns) = UNITS.iter().find_map(with_unit).unwrap_or((text, unit_ns));
+    duration(number, unit_ns)
+}
+
+/// True if a cache answered without asking its origin: `Hit` (`CloudFront`), `TCP_MEM_HIT` (Squid), `hit` (Cloudflare), but not
+/// `RefreshHit` or `TCP_REFRESH_UNMODIFIED`.
+pub(crate) fn is_hit(cache_status: &[u8]) -> bool {
+    let has = |word: &[u8]| cache_status.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
+    has(b"hit") && !has(b"refresh")
+}
+
 /// The lifetime that `Cache-Control` gives a shared cache: that of `s-maxage`, else of `max-age`; zero if the response may not be
 /// stored or used without asking.
 pub(crate) fn lifetime(cache_control: &str) -> Option<Duration> {

@@ -2,6 +2,8 @@
 
 use std::{borrow::Cow, time::Duration};
 
+use memchr::{memchr, memmem};
+
 use super::{LineParser, Parsed, Visit};
 use crate::{
     common::{self, CommonLine, unescape},
@@ -13,7 +15,6 @@ use crate::{
 };
 
 const SECOND_NS: u64 = 1_000_000_000;
-const MILLISECOND_NS: u64 = 1_000_000;
 
 /// A lifetime above this (317 years) is not one.
 const LIFETIME_SECONDS_MAX: f64 = 1e10;
@@ -25,10 +26,16 @@ pub(crate) struct AccessLines {
 }
 
 impl LineParser for AccessLines {
+    fn times_without_offset(&self) -> u64 {
+        self.times.times_without_offset()
+    }
+
     fn parse(&mut self, line: &[u8], visit: &mut Visit<'_>) -> Result<Parsed, Problem> {
         let line = line.trim_ascii();
         if line.starts_with(b"{") {
             self.parse_json(&value::lossy(line), visit)
+        } else if let Some((time, json)) = split_console(line) {
+            self.parse_console(&value::lossy(time), &value::lossy(json), visit)
         } else {
             self.parse_common(line, visit)
         }
@@ -56,30 +63,62 @@ impl AccessLines {
     fn parse_json(&mut self, line: &str, visit: &mut Visit<'_>) -> Result<Parsed, Problem> {
         let line = JsonLine::parse(line)?;
         let at_ns = line.at_ns(&mut self.times)?;
-        let request = line.request()?;
-        let (method, url) = match &request {
-            JsonRequest::Line(request) => match request::split(request) {
-                Some(split) => split,
-                None => return Ok(Parsed::NoRequest),
-            },
-            JsonRequest::Parts(method, url) if request::is_request(method, url) => (*method, &**url),
-            JsonRequest::Parts(..) => return Ok(Parsed::NoRequest),
-        };
-        let host = match line.find(Field::Host) {
-            Some((_, JsonValue::Text(host))) if !matches!(&**host, "" | "-") => Some(&**host),
-            _ => None,
-        };
-        visit(LoggedRequest {
-            at_ns,
-            operation: Operation::of_method(method),
-            status: json_status(&line),
-            bytes: json_size(&line)?,
-            ttl: json_lifetime(&line),
-            service_time: json_service_time(&line),
-            ..LoggedRequest::read(LoggedKey::Url { method, host, url })
-        });
-        Ok(Parsed::Requests)
+        visit_json(&line, at_ns, visit)
     }
+
+    /// Reads a line of Caddy's console format, whose time is in UTC.
+    fn parse_console(&mut self, time: &str, json: &str, visit: &mut Visit<'_>) -> Result<Parsed, Problem> {
+        let line = JsonLine::parse(json)?;
+        if line.find(Field::Url).is_none() {
+            // A message.
+            return Ok(Parsed::NoRequest);
+        }
+        let utc = format!("{}Z", time.replace('/', "-").replacen(' ', "T", 1));
+        let at_ns = self.times.parse_any(&utc).or_else(|_| self.times.parse_any(time))?;
+        visit_json(&line, Some(at_ns), visit)
+    }
+}
+
+fn visit_json(line: &JsonLine<'_>, at_ns: Option<u64>, visit: &mut Visit<'_>) -> Result<Parsed, Problem> {
+    let request = line.request()?;
+    let (method, url) = match &request {
+        JsonRequest::Line(request) => match request::split(request) {
+            Some(split) => split,
+            None => return Ok(Parsed::NoRequest),
+        },
+        JsonRequest::Parts(method, url) if request::is_request(method, url) => (*method, &**url),
+        JsonRequest::Parts(..) => return Ok(Parsed::NoRequest),
+    };
+    let host = match line.find(Field::Host) {
+        Some((_, JsonValue::Text(host))) if !matches!(&**host, "" | "-") => Some(&**host),
+        _ => None,
+    };
+    visit(LoggedRequest {
+        at_ns,
+        operation: Operation::of_method(method),
+        status: json_status(line),
+        bytes: json_size(line)?,
+        ttl: json_lifetime(line),
+        service_time: json_service_time(line),
+        ..LoggedRequest::read(LoggedKey::Url { method, host, url })
+    });
+    Ok(Parsed::Requests)
+}
+
+/// The time and the JSON of a line of Caddy's console format: `2026/01/31 08:00:01.250`, level, logger, message and JSON, with tabs
+/// between them. <https://caddyserver.com/docs/caddyfile/directives/log#console>
+fn split_console(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    if !line.first()?.is_ascii_digit() || !line.ends_with(b"}") {
+        return None;
+    }
+    let time = memchr(b'\t', line)?;
+    let json = memmem::find(&line[time..], b"\t{")?;
+    Some((&line[..time], &line[time + json + 1..]))
+}
+
+/// True if a line is JSON, or has the request in JSON.
+pub(crate) fn is_json_line(line: &[u8]) -> bool {
+    line.trim_ascii_start().starts_with(b"{") || split_console(line.trim_ascii()).is_some()
 }
 
 /// Traefik's lines end in the time until the response, as in ` "router" "server" 3ms`.
@@ -130,19 +169,20 @@ fn json_lifetime(line: &JsonLine<'_>) -> Option<Duration> {
 
 fn json_service_time(line: &JsonLine<'_>) -> Option<Duration> {
     let (name, value) = line.find(Field::ServiceTime)?;
-    let unit_ns = match name {
-        "OriginDuration" | "Duration" | "event.duration" => 1,
-        "origin_ms" => MILLISECOND_NS,
-        _ => SECOND_NS,
-    };
+    if line.is_hit() {
+        return None;
+    }
+    let unit_ns = line.service_time_unit_ns();
     let text = match value {
         // As decimals, since a float has too few digits for nanoseconds.
         JsonValue::Number(number) => Cow::Owned(number.to_string()),
         JsonValue::Text(text) => Cow::Borrowed(&**text),
         _ => return None,
     };
-    if let Some(duration) = value::duration(text.as_bytes(), unit_ns) {
-        return Some(duration);
+    if let Some(duration) = value::duration_with_unit(text.as_bytes(), unit_ns) {
+        // Cloudflare did not ask the origin.
+        let is_none = name == "OriginResponseDurationMs" && duration.is_zero();
+        return (!is_none).then_some(duration);
     }
     // A small or large float is written with an exponent.
     let seconds = text.parse::<f64>().ok()? * unit_ns as f64 / SECOND_NS as f64;

@@ -3,18 +3,15 @@
 //! Its own splitter instead of a crate: lines come from the reader that all formats share, with its limits and counts, and a quoted
 //! field with a line end is a bad line.
 
-use std::{borrow::Cow, fmt, str::FromStr, time::Duration};
+use std::{borrow::Cow, fmt, str::FromStr};
 
-use memchr::{memchr, memchr_iter};
 use stockade_model::{message::shown, nearest::remedy};
 
-use super::{LineParser, Parsed, Visit};
-use crate::{
-    logged::{LoggedKey, LoggedRequest, Operation},
-    request,
-    time::TimeParser,
-    value::{self, Problem},
+use super::{
+    LineParser, Parsed, Visit,
+    table::{Field, POSITIONS_MAX, delimiter, read_row, split_columns, visit_row},
 };
+use crate::{time::TimeParser, value::Problem};
 
 /// The part of a request that a column of this name stands for.
 const FIELDS: [(&str, Field); 13] = [
@@ -30,29 +27,8 @@ const FIELDS: [(&str, Field); 13] = [
     ("status", Field::Status),
     ("size", Field::Size),
     ("ttl", Field::Ttl),
-    ("service_time", Field::ServiceTime),
+    ("service_time", Field::ServiceTime(1_000_000_000)),
 ];
-
-/// The delimiters, of which the first line has one.
-const DELIMITERS: [u8; 3] = [b',', b'\t', b';'];
-
-/// The most columns of a line that are read.
-const POSITIONS_MAX: usize = 1_000;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Field {
-    Key,
-    Url,
-    Host,
-    Method,
-    Operation,
-    /// The unit in nanoseconds.
-    Time(u64),
-    Status,
-    Size,
-    Ttl,
-    ServiceTime,
-}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
@@ -166,71 +142,6 @@ impl CsvColumns {
     }
 }
 
-/// The delimiter of a line: that of which it has most.
-fn delimiter(line: &[u8]) -> u8 {
-    let count = |delimiter: &u8| memchr_iter(*delimiter, line).count();
-    let most = DELIMITERS.iter().max_by_key(|delimiter| (count(delimiter), std::cmp::Reverse(**delimiter)));
-    most.copied().filter(|most| count(most) > 0).unwrap_or(b',')
-}
-
-/// The columns of a line, with the delimiter that it has.
-pub(crate) fn split_columns(line: &[u8]) -> Option<Vec<Cow<'_, [u8]>>> {
-    let mut columns = Columns { rest: Some(line), delimiter: delimiter(line) };
-    columns.by_ref().take(POSITIONS_MAX).collect()
-}
-
-/// The columns of a line; none: a quotation mark is not closed.
-struct Columns<'a> {
-    rest: Option<&'a [u8]>,
-    delimiter: u8,
-}
-
-impl<'a> Iterator for Columns<'a> {
-    type Item = Option<Cow<'a, [u8]>>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let text = self.rest?;
-        let (column, after) = match text.strip_prefix(b"\"") {
-            Some(quoted) => match quoted_column(quoted) {
-                Some(split) => split,
-                None => {
-                    self.rest = None;
-                    return Some(None);
-                }
-            },
-            None => (Cow::Borrowed(&text[..0]), text),
-        };
-        // Text after the closing mark is no part of the column.
-        let end = memchr(self.delimiter, after);
-        self.rest = end.map(|end| &after[end + 1..]);
-        let is_quoted = after.len() < text.len();
-        Some(Some(if is_quoted { column } else { (&after[..end.unwrap_or(after.len())]).into() }))
-    }
-}
-
-/// The text before the closing quotation mark, and what follows the mark. Two marks stand for one.
-fn quoted_column(text: &[u8]) -> Option<(Cow<'_, [u8]>, &[u8])> {
-    let end = memchr(b'"', text)?;
-    let after = &text[end + 1..];
-    if !after.starts_with(b"\"") {
-        return Some((text[..end].into(), after));
-    }
-    let mut column = text[..=end].to_vec();
-    let mut rest = &after[1..];
-    loop {
-        let end = memchr(b'"', rest)?;
-        column.extend_from_slice(&rest[..end]);
-        rest = &rest[end + 1..];
-        match rest.strip_prefix(b"\"") {
-            Some(more) => {
-                column.push(b'"');
-                rest = more;
-            }
-            None => return Some((column.into(), rest)),
-        }
-    }
-}
-
 /// The lines of a table.
 #[derive(Debug)]
 pub(crate) struct CsvLines {
@@ -241,21 +152,6 @@ pub(crate) struct CsvLines {
     times: TimeParser,
 }
 
-/// The columns of a line.
-#[derive(Default)]
-struct Row<'a> {
-    key: Option<Cow<'a, [u8]>>,
-    url: Option<Cow<'a, [u8]>>,
-    host: Option<Cow<'a, [u8]>>,
-    method: Option<Cow<'a, [u8]>>,
-    operation: Option<Operation>,
-    at_ns: Option<u64>,
-    status: Option<u16>,
-    bytes: Option<u64>,
-    ttl: Option<Duration>,
-    service_time: Option<Duration>,
-}
-
 impl CsvLines {
     pub fn new(columns: CsvColumns) -> Self {
         Self { columns, layout: None, is_first_line: true, times: TimeParser::default() }
@@ -263,14 +159,20 @@ impl CsvLines {
 }
 
 impl LineParser for CsvLines {
+    fn times_without_offset(&self) -> u64 {
+        self.times.times_without_offset()
+    }
+
     fn start_file(&mut self) {
         self.is_first_line = true;
     }
 
     fn parse(&mut self, line: &[u8], visit: &mut Visit<'_>) -> Result<Parsed, Problem> {
         if self.is_first_line {
-            self.is_first_line = false;
-            if self.read_header(line)? {
+            let is_header = self.read_header(line);
+            // A comment may precede the header.
+            self.is_first_line = is_header.is_err() && line.starts_with(b"#");
+            if is_header? {
                 return Ok(Parsed::Comment);
             }
         }
@@ -297,81 +199,4 @@ impl CsvLines {
             Err(problem) => Err(problem),
         }
     }
-}
-
-fn read_row<'a>(
-    line: &'a [u8],
-    delimiter: u8,
-    positions: &[(Field, usize)],
-    times: &mut TimeParser,
-) -> Result<Row<'a>, Problem> {
-    let last = positions.iter().map(|(_, position)| *position).max().unwrap_or(0);
-    let mut row = Row::default();
-    let mut count = 0;
-    for (index, column) in (Columns { rest: Some(line), delimiter }).take(last + 1).enumerate() {
-        count = index + 1;
-        let column = column.ok_or("a quotation mark is not closed")?;
-        for (field, _) in positions.iter().filter(|(_, position)| *position == index) {
-            row.set(*field, column.clone(), times)?;
-        }
-    }
-    if count <= last {
-        return Err(format!("the line has {count} columns, and column {last} (from 0) is needed").into());
-    }
-    Ok(row)
-}
-
-impl<'a> Row<'a> {
-    fn set(&mut self, field: Field, column: Cow<'a, [u8]>, times: &mut TimeParser) -> Result<(), Problem> {
-        let text = column.trim_ascii();
-        let is_none = matches!(text, b"" | b"-");
-        match field {
-            Field::Key => self.key = Some(column),
-            Field::Url => self.url = Some(column),
-            Field::Host => self.host = (!is_none).then_some(column),
-            Field::Method => self.method = (!is_none).then_some(column),
-            Field::Operation => {
-                let operation = value::operation(text);
-                self.operation = Some(operation.ok_or("the operation is not get, set or delete")?);
-            }
-            Field::Time(unit_ns) => {
-                let time = value::decimal_ns(text, unit_ns)
-                    .or_else(|| times.parse_any(str::from_utf8(text).ok()?).ok());
-                self.at_ns = Some(time.ok_or("the time is neither a number nor a date")?);
-            }
-            Field::Status => self.status = value::status(text),
-            Field::Size => self.bytes = value::size(text)?,
-            Field::Ttl => self.ttl = value::duration(text, 1_000_000_000),
-            Field::ServiceTime => self.service_time = value::duration(text, 1_000_000_000),
-        }
-        Ok(())
-    }
-}
-
-fn visit_row(row: &Row<'_>, visit: &mut Visit<'_>) -> Parsed {
-    let text = |column: &Option<Cow<'_, [u8]>>| {
-        column.as_deref().map(|column| value::lossy(column).trim().to_owned())
-    };
-    let (method, host, url);
-    let (key, operation) = match (&row.key, &row.url) {
-        (None, Some(_)) => {
-            (method, host, url) = (text(&row.method), text(&row.host), text(&row.url).unwrap_or_default());
-            let method = method.as_deref().unwrap_or("GET");
-            if !request::is_request(method, &url) {
-                return Parsed::NoRequest;
-            }
-            (LoggedKey::Url { method, host: host.as_deref(), url: &url }, Operation::of_method(method))
-        }
-        (key, _) => (LoggedKey::Text(key.as_deref().unwrap_or_default()), Operation::Read),
-    };
-    visit(LoggedRequest {
-        at_ns: row.at_ns,
-        operation: row.operation.unwrap_or(operation),
-        status: row.status,
-        bytes: row.bytes,
-        ttl: row.ttl.filter(|ttl| !ttl.is_zero()),
-        service_time: row.service_time,
-        ..LoggedRequest::read(key)
-    });
-    Parsed::Requests
 }

@@ -38,6 +38,8 @@ struct Part {
     /// The spaces within the value.
     spaces: usize,
     is_list: bool,
+    /// The value has no space within, and may have spaces before it.
+    is_word: bool,
     end: End,
 }
 
@@ -86,6 +88,25 @@ impl FromStr for Pattern {
     /// A `$` makes it a pattern of nginx.
     fn from_str(text: &str) -> Result<Self, PatternError> {
         let tokens = if text.contains('$') { variables::nginx(text) } else { variables::apache(text)? };
+        Self::compile(text, tokens)
+    }
+}
+
+impl Pattern {
+    /// A pattern of the variables of [layouts](super::layouts). Those without quotation marks or brackets around are words.
+    pub(super) fn of_layout(text: &str) -> Result<Self, PatternError> {
+        let mut pattern = Self::compile(text, variables::layout(text))?;
+        let mut before: &[u8] = &pattern.start;
+        for part in &mut pattern.parts {
+            let is_text =
+                matches!(before.last(), Some(b'"' | b'[')) || matches!(&*part.name, "$any" | "$rest");
+            part.is_word = !is_text;
+            before = if let End::Text(end) = &part.end { end.needle() } else { &[] };
+        }
+        Ok(pattern)
+    }
+
+    fn compile(text: &str, tokens: Vec<Token>) -> Result<Self, PatternError> {
         let mut start = Vec::new();
         let mut found: Vec<(Variable, Vec<u8>)> = Vec::new();
         for token in tokens {
@@ -121,13 +142,19 @@ impl FromStr for Pattern {
             };
             let Variable { name, value, spaces, is_list } = variable;
             let value = value.filter(|value| best[value.slot()] == Some(value.rank()));
-            parts.push(Part { value, name, spaces, is_list, end });
+            parts.push(Part { value, name, spaces, is_list, is_word: false, end });
         }
         Ok(Self { text: text.to_owned(), start, parts })
     }
 }
 
 impl Part {
+    /// True if a word can be the value.
+    fn accepts(&self, word: &[u8]) -> bool {
+        let is_status = || matches!(word, b"-" | b"-1") || value::number(word).is_some();
+        memchr(b' ', word).is_none() && (self.value != Some(Value::Status) || is_status())
+    }
+
     /// The value at the start of a text, and the text after the end of the value.
     fn split<'a>(&self, text: &'a [u8], is_quoted: bool) -> Option<(&'a [u8], &'a [u8])> {
         let end = match &self.end {
@@ -170,6 +197,8 @@ impl Part {
 pub(crate) struct PatternLines {
     pattern: Pattern,
     times: TimeParser,
+    /// Those of [`Value::StrftimeTime`].
+    without_offset: u64,
 }
 
 /// The values of a line, as logged.
@@ -185,22 +214,32 @@ struct Values<'a> {
     bytes: Option<u64>,
     ttl: Option<Duration>,
     service_time: Option<Duration>,
+    is_hit: bool,
+    is_without_offset: bool,
 }
 
 impl PatternLines {
     pub fn new(pattern: Pattern) -> Self {
-        Self { pattern, times: TimeParser::default() }
+        Self { pattern, times: TimeParser::default(), without_offset: 0 }
     }
 }
 
 impl LineParser for PatternLines {
+    fn times_without_offset(&self) -> u64 {
+        self.times.times_without_offset() + self.without_offset
+    }
+
     fn parse(&mut self, line: &[u8], visit: &mut Visit<'_>) -> Result<Parsed, Problem> {
         let mut values = Values::default();
         let start = &self.pattern.start;
         let mut rest = line.strip_prefix(&start[..]).ok_or("the line does not start as the pattern does")?;
         let mut is_quoted = start.ends_with(b"\"");
         for part in &self.pattern.parts {
-            let Some((text, after)) = part.split(rest, is_quoted) else {
+            if part.is_word {
+                rest = rest.trim_ascii_start();
+            }
+            let split = part.split(rest, is_quoted);
+            let Some((text, after)) = split.filter(|(text, _)| !part.is_word || part.accepts(text)) else {
                 return Err(format!(
                     "the line does not go on as the pattern does after `{}`",
                     shown(&part.name)
@@ -213,6 +252,7 @@ impl LineParser for PatternLines {
             rest = after;
             is_quoted = matches!(&part.end, End::Text(end) if end.needle().ends_with(b"\""));
         }
+        self.without_offset += u64::from(values.is_without_offset);
         Ok(values.visit(visit))
     }
 }
@@ -229,14 +269,21 @@ impl<'a> Values<'a> {
             Value::Status => self.status = value::status(text),
             Value::Size(_) => self.bytes = value::size(text)?,
             Value::CacheControl(_) => self.ttl = value::lifetime(&value::lossy(text)),
-            Value::ServiceTime { unit_ns, .. } => self.service_time = value::duration(text, *unit_ns),
+            // The last one that is known.
+            Value::ServiceTime { unit_ns, .. } => {
+                self.service_time = value::duration(text, *unit_ns).or(self.service_time);
+            }
+            Value::CacheStatus => self.is_hit = value::is_hit(text),
             Value::CommonTime => self.at_ns = Some(common_time(text, times)?),
             Value::TextTime => self.at_ns = Some(text_time(text, times)?),
             Value::NumberTime { unit_ns } => {
                 let time = value::decimal_ns(text, *unit_ns);
                 self.at_ns = Some(time.ok_or("the time is not a number")?);
             }
-            Value::StrftimeTime(format) => self.at_ns = Some(strftime_time(format, text)?),
+            Value::StrftimeTime(format) => {
+                let (at_ns, is_without_offset) = strftime_time(format, text)?;
+                (self.at_ns, self.is_without_offset) = (Some(at_ns), is_without_offset);
+            }
         }
         Ok(())
     }
@@ -271,7 +318,8 @@ impl<'a> Values<'a> {
             status: self.status,
             bytes: self.bytes,
             ttl: self.ttl,
-            service_time: self.service_time,
+            // The time of a hit is that of the cache.
+            service_time: self.service_time.filter(|_| !self.is_hit),
             ..LoggedRequest::read(LoggedKey::Url { method, host: host.as_deref(), url })
         });
         Parsed::Requests
@@ -288,14 +336,15 @@ fn text_time(text: &[u8], times: &mut TimeParser) -> Result<u64, Problem> {
     time.ok_or_else(|| "the time is not RFC 3339".into())
 }
 
-fn strftime_time(format: &str, text: &[u8]) -> Result<u64, Problem> {
+/// The time, and whether it has no offset.
+fn strftime_time(format: &str, text: &[u8]) -> Result<(u64, bool), Problem> {
     let parse = || {
         let time = strtime::parse(format, text).ok()?;
+        let with_offset = time.to_timestamp().ok();
         // Without a zone it is UTC: differences are right, and they are what counts.
-        let time = time
-            .to_timestamp()
-            .or_else(|_| time.to_datetime()?.to_zoned(jiff::tz::TimeZone::UTC).map(|time| time.timestamp()));
-        u64::try_from(time.ok()?.as_nanosecond()).ok()
+        let utc = || Some(time.to_datetime().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp());
+        let at = with_offset.or_else(utc)?;
+        Some((u64::try_from(at.as_nanosecond()).ok()?, with_offset.is_none()))
     };
     parse().ok_or_else(|| "the time does not have its format".into())
 }

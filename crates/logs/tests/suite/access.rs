@@ -16,10 +16,14 @@ fn common_and_combined_lines_are_read() {
         (r#"1.2.3.4 - - TIME "DELETE /a HTTP/1.1" 204 0"#, "write DELETE||/a 204 0B"),
         (r#"h:443 1.2.3.4 - ada l TIME "GET /a HTTP/1.1" 200 1"#, "read GET|h|/a 200 1B"),
         (r#"h:443 1.2.3.4 - ada TIME "GET /a HTTP/1.1" 200 1"#, "read GET|h|/a 200 1B"),
+        (r#"[::1]:443 1.2.3.4 - - TIME "GET /a HTTP/1.1" 200 1"#, "read GET|[::1]|/a 200 1B"),
+        (r#"h 1.2.3.4 - ada TIME "GET /a HTTP/1.1" 200 1"#, "read GET|h|/a 200 1B"),
+        (r#"h 2001:db8::1 - - TIME "GET /a HTTP/1.1" 200 1"#, "read GET|h|/a 200 1B"),
+        (r#"1.2.3.4 5.6.7.8 - - TIME "GET /a HTTP/1.1" 200 1"#, "read GET||/a 200 1B"),
         (r#"::1 - - TIME "GET /a HTTP/1.1" 200 1"#, "read GET||/a 200 1B"),
         (r#"1.2.3.4:80 - ada lovelace TIME "GET /a HTTP/1.1" 200 1"#, "read GET||/a 200 1B"),
         (r#"- - - TIME "GET /a HTTP/1.1" 000 -"#, "read GET||/a"),
-        (r#"1.2.3.4 - - TIME "GET http://h/a HTTP/1.1" 200 1"#, "read GET||http://h/a 200 1B"),
+        (r#"1.2.3.4 - - TIME "GET http://h/a HTTP/1.1" 200 1"#, "read GET|h|/a 200 1B"),
         (r#"1.2.3.4 - - TIME "GET /\x22\xC3\xA9 HTTP/1.1" 200 1"#, "read GET||/\"é 200 1B"),
         (
             r#"1 - - TIME "GET /a HTTP/1.1" 200 1 "-" "-" 12 "r" "http://s" 30ms"#,
@@ -34,6 +38,21 @@ fn common_and_combined_lines_are_read() {
         let line = line.replace("TIME", TIME);
         assert_eq!(read(&line, "clf"), [format!("@1431857103 {request}")], "{line}");
     }
+}
+
+#[test]
+fn forms_of_an_object_give_one_key() {
+    for line in [
+        r#"{"ts":1,"method":"GET","host":"example.org","url":"/a"}"#,
+        r#"{"ts":1,"method":"GET","host":"Example.ORG:443","url":"/a"}"#,
+        r#"{"ts":1,"method":"GET","url":"http://EXAMPLE.org:80/a"}"#,
+        r#"{"ts":1,"method":"GET","url":"https://example.org:443/a"}"#,
+        r#"{"ts":1,"method":"GET","host":"other","url":"HTTP://ada@example.org/a"}"#,
+    ] {
+        assert_eq!(read(line, "json"), ["@1 read GET|example.org|/a"], "{line}");
+    }
+    let line = r#"{"ts":1,"method":"GET","url":"http://[2001:DB8:0::1]:80?a"}"#;
+    assert_eq!(read(line, "json"), ["@1 read GET|[2001:db8::1]|/?a"]);
 }
 
 #[test]
@@ -86,7 +105,7 @@ fn json_of_each_server_is_read() {
             r#"{"time":"2015-05-17T10:05:03.042Z","peer":"192.0.2.7:4711","method":"GET","host":"h","url":"/a","version":"HTTP/1.1","status":200,"bytes":17,"ms":9.5,"cache":"miss","cache_status":"x","route":"/*","origin_status":200,"origin_ms":2.125}"#,
             "@1431857103.042000000 read GET|h|/a 200 17B took=2.125ms",
         ),
-        (r#"{"method":"GET","url":"http://h/a","max_age":5}"#, "read GET||http://h/a ttl=5s"),
+        (r#"{"method":"GET","url":"http://h/a","max_age":5}"#, "read GET|h|/a ttl=5s"),
         (r#"{"ts":1,"method":"GET","url":"/","duration":1e-7,"size":null}"#, "@1 read GET||/ took=100ns"),
         ("{\"ts\":1,\"method\":\"GET\",\"url\":\"/\\u00e9\\\"\"}", "@1 read GET||/é\""),
     ] {

@@ -40,6 +40,8 @@ fn compressed_logs_are_read_as_plain_ones() {
     for log in [
         gzip(keys.as_bytes()),
         [gzip(first), gzip(second)].concat(),
+        // A tape fills its blocks with zeros.
+        [gzip(first), vec![0; 70_000], gzip(second), vec![0; 512]].concat(),
         zstd(keys.as_bytes()),
         [zstd(first), zstd(b""), zstd(second)].concat(),
         [&skipped[..], &zstd(first), &skipped, &zstd(second), &skipped].concat(),
@@ -59,6 +61,8 @@ fn damage_is_reported_with_its_line() {
     let end =
         "cannot read on from here (unexpected end of file): the gzip is damaged, check it with `gzip -t`";
     assert_eq!(error(&packed[..packed.len() - 1]), format!("log:4: {end}"));
+    // Other bytes than zeros after a member.
+    assert!(error(&[&packed[..], b"\0x"].concat()).starts_with("log:4: cannot read on from here ("));
     let packed = zstd(keys.as_bytes());
     for cut in [packed.len() - 1, 7, 5] {
         let message = error(&packed[..cut]);

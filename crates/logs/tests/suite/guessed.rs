@@ -38,6 +38,7 @@ fn first_lines_tell_the_format() {
         ([&common[20..], &common.repeat(9)].concat().as_bytes(), "clf"),
         (b"\xef\xbb\xbf{\"ts\":1}", "json"),
         (b"{\"log\":\"GET /\",\"stream\":\"stdout\"}", "json"),
+        (b"{\"log\":\"user:1\\n\",\"stream\":\"stdout\",\"time\":\"2015-05-17T10:05:03Z\"}", "keys"),
         (b"\n {\n \"log\" : {\"entries\":[]}}", "har"),
         (b"0,nz:u:ee,22,304,12,get,0\n0,nz:u:ef,22,304,12,get,0\n", "twitter"),
         (b"key,op,size,op_count,key_size\n1,GET,9,2,10\n", "meta"),

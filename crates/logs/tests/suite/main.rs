@@ -9,6 +9,7 @@ mod generated;
 mod guessed;
 mod patterns;
 mod reading;
+mod vendors;
 
 use stockade_logs::{Format, LogError, LogReader, LogSummary, LoggedKey, LoggedRequest, Operation};
 

@@ -100,7 +100,7 @@ fn directives_of_apache_and_varnish_are_read() {
         (
             r#"%h %l %u %t "%r" %s %b "%{Referer}i" "%{User-agent}i" %{Varnish:time_firstbyte}x %{Varnish:handling}x"#,
             r#"1.2.3.4 - - [17/May/2015:10:05:03 +0000] "GET http://h/a HTTP/1.1" 200 17 "-" "x" 0.000123 hit"#,
-            "@1431857103 read GET||http://h/a 200 17B took=123µs",
+            "@1431857103 read GET|h|/a 200 17B took=123µs",
         ),
     ] {
         assert_eq!(read(line, pattern), [request], "{pattern}");

@@ -95,6 +95,51 @@ fn long_line_is_skipped() {
 }
 
 #[test]
+fn zeros_before_a_line_are_skipped() {
+    // A file that was truncated while its writer went on has a hole.
+    let line = "a - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 17\n";
+    for zeros in [1, 24, 32 << 10, 300_000] {
+        let zeros = vec![0; zeros];
+        let log = [&zeros, line.as_bytes(), line.as_bytes(), &zeros, line.as_bytes(), &zeros].concat();
+        let (requests, summary) = try_read(&log, None).unwrap();
+        assert_eq!((requests.len(), summary.lines, summary.bad_lines), (3, 3, 0));
+        assert_eq!((&*summary.format.to_string(), summary.bytes_read), ("clf", log.len() as u64));
+    }
+}
+
+#[test]
+fn comments_may_be_anywhere() {
+    let line = "a - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 17\n";
+    for (log, format) in [
+        (format!("# a log\n{line}#\n{line}"), "clf"),
+        ("# a trace\ntime,key\n1,a\n# more\n2,b\n".to_owned(), "csv:time=time,key=key"),
+        ("1\n# more\n2\n".to_owned(), "lirs"),
+    ] {
+        let (requests, summary) = try_read(&log, None).unwrap();
+        assert_eq!((requests.len(), summary.bad_lines), (2, 0), "{log}");
+        assert_eq!(summary.format.to_string(), format);
+    }
+    assert_eq!(try_read("#a\nb\n", Some("keys")).unwrap().0, ["read #a", "read b"]);
+}
+
+#[test]
+fn times_far_from_the_others_are_left_out() {
+    let line = |day: &str| format!("a - - [{day}:10:05:03 +0000] \"GET / HTTP/1.1\" 200 17\n");
+    let good = line("17/May/2015").repeat(10);
+    for day in ["01/Jan/1970", "31/Dec/2099"] {
+        let (requests, summary) = try_read(line(day) + &good + &line(day) + &good, None).unwrap();
+        assert_eq!((requests.len(), summary.requests, summary.bad_lines), (20, 20, 2));
+        assert!(requests.iter().all(|request| request.starts_with("@1431857103 ")), "{requests:?}");
+        assert_eq!(summary.time_reversals, 0);
+        let message = "the time is more than a year from those of the lines around it";
+        assert_eq!(summary.first_bad.iter().map(|bad| &*bad.message).collect::<Vec<_>>(), [message; 2]);
+    }
+    // Files of other years are concatenated, compressed or not.
+    let (requests, summary) = try_read(good.repeat(10) + &line("17/May/2019").repeat(100), None).unwrap();
+    assert_eq!((requests.len(), summary.bad_lines), (191, 9));
+}
+
+#[test]
 fn times_that_go_back_are_counted() {
     let (_, summary) = try_read("5,a\n5,b\n3,c\n4,d\n1,e\n", Some("csv:time=0,key=1")).unwrap();
     assert_eq!(summary.time_reversals, 2);

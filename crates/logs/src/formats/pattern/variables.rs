@@ -52,10 +52,12 @@ pub enum Value {
     },
     /// In a format of `strftime`.
     StrftimeTime(String),
+    /// Whether a cache answered.
+    CacheStatus,
 }
 
 impl Value {
-    pub const SLOTS: usize = 10;
+    pub const SLOTS: usize = 11;
 
     /// Values that state the same have one slot.
     pub fn slot(&self) -> usize {
@@ -70,6 +72,7 @@ impl Value {
             Self::CacheControl(_) => 7,
             Self::ServiceTime { .. } => 8,
             Self::CommonTime | Self::TextTime | Self::NumberTime { .. } | Self::StrftimeTime(_) => 9,
+            Self::CacheStatus => 10,
         }
     }
 
@@ -91,9 +94,19 @@ impl Value {
 }
 
 const SECOND_NS: u64 = 1_000_000_000;
+const MILLISECOND_NS: u64 = 1_000_000;
 
 /// Splits a `log_format` of nginx. The URL of `$uri$is_args$args` is one variable.
 pub fn nginx(text: &str) -> Vec<Token> {
+    dollar_names(text, nginx_variable)
+}
+
+/// Splits a layout of a vendor, whose variables are those of [`layout_variable`].
+pub fn layout(text: &str) -> Vec<Token> {
+    dollar_names(text, layout_variable)
+}
+
+fn dollar_names(text: &str, variable_of: fn(&str) -> Token) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut rest = text;
     while !rest.is_empty() {
@@ -118,10 +131,32 @@ pub fn nginx(text: &str) -> Vec<Token> {
             rest = &rest[1..];
             continue;
         }
-        tokens.push(nginx_variable(name));
+        tokens.push(variable_of(name));
         rest = &rest[end..];
     }
     tokens
+}
+
+/// The names say the unit, since a unit belongs to a format.
+fn layout_variable(name: &str) -> Token {
+    let value = match name {
+        "request" => Value::Request,
+        "method" => Value::Method,
+        "url" => Value::Url(0),
+        "host" => Value::Host(0),
+        "status" => Value::Status,
+        "bytes" => Value::Size(0),
+        "took_seconds" => Value::ServiceTime { unit_ns: SECOND_NS, rank: 0 },
+        "took_ms" => Value::ServiceTime { unit_ns: MILLISECOND_NS, rank: 0 },
+        "cache" => Value::CacheStatus,
+        "time" => Value::TextTime,
+        "unix_time" => Value::NumberTime { unit_ns: SECOND_NS },
+        "common_time" => Value::CommonTime,
+        // That of HAProxy.
+        "local_time" => Value::StrftimeTime("%d/%b/%Y:%H:%M:%S%.f".to_owned()),
+        _ => return unused(format!("${name}"), false),
+    };
+    variable(&format!("${name}"), value)
 }
 
 fn nginx_variable(name: &str) -> Token {

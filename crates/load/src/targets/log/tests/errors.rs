@@ -64,16 +64,16 @@ fn missing_json_field_is_reported() {
         ),
         (r#"{"ts":1,"method":"GET","url":1}"#, &"`url` is not a string: log it in quotation marks".to_owned()),
         (
-            r#"{"ts":1431857103123,"method":"GET","url":"/"}"#,
-            &"`ts` is not a time, but `1431857103123`: log it in seconds since 1970, with decimals for less".to_owned(),
+            r#"{"ts":-1,"method":"GET","url":"/"}"#,
+            &"`ts` is not a time, but `-1`: log it in seconds since 1970, with decimals for less".to_owned(),
         ),
         (
             r#"{"ts":true,"method":"GET","url":"/"}"#,
             &"`ts` is not a time, but `true`: log it in seconds since 1970, with decimals for less".to_owned(),
         ),
         (
-            r#"{"time":"2015-05-17T10:05:03","method":"GET","url":"/"}"#,
-            &"`time` is not a time, but `\"2015-05-17T10:05:03\"`: log it as RFC 3339 with an offset (2015-05-17T10:05:03Z), or as seconds since 1970".to_owned(),
+            r#"{"time":"17 May 2015","method":"GET","url":"/"}"#,
+            &"`time` is not a time, but `\"17 May 2015\"`: log it as RFC 3339 with an offset (2015-05-17T10:05:03Z), or as seconds since 1970".to_owned(),
         ),
         (
             r#"{"ts":99999999999,"method":"GET","url":"/"}"#,

@@ -1,0 +1,148 @@
+//! Access logs of servers and services whose lines have fields in a fixed order: one row for each, in the variables of a
+//! [pattern](super::pattern).
+
+use std::fmt;
+
+use super::{LineParser, Parsed, Pattern, Visit, pattern::PatternLines};
+use crate::value::Problem;
+
+/// A format with a fixed order of fields.
+#[derive(Clone, Copy)]
+pub struct Layout(&'static LayoutRow);
+
+struct LayoutRow {
+    name: &'static str,
+    /// A line has the first of these that fits.
+    patterns: &'static [&'static str],
+}
+
+static LAYOUTS: [LayoutRow; 7] = [
+    // <https://www.envoyproxy.io/docs/envoy/latest/configuration/observability/access_log/usage>: the default format string.
+    // Istio has three more fields: <https://istio.io/latest/docs/tasks/observability/logs/access-log/>. The second of the
+    // two times is that of the upstream.
+    LayoutRow {
+        name: "envoy",
+        patterns: &[
+            r#"[$time] "$request" $status $flags $details $termination "$failure" $received $bytes $took_ms $took_ms "$forwarded" "$agent" "$id" "$host" $rest"#,
+            r#"[$time] "$request" $status $flags $received $bytes $took_ms $took_ms "$forwarded" "$agent" "$id" "$host" $rest"#,
+        ],
+    },
+    // <https://docs.aws.amazon.com/elasticloadbalancing/latest/application/load-balancer-access-logs.html>
+    LayoutRow {
+        name: "alb",
+        patterns: &[
+            r#"$type $time $elb $client $target $request_seconds $took_seconds $response_seconds $status $target_status $received $bytes "$request" "$agent" $rest"#,
+        ],
+    },
+    // <https://docs.aws.amazon.com/elasticloadbalancing/latest/classic/access-log-collection.html>
+    LayoutRow {
+        name: "elb",
+        patterns: &[
+            r#"$time $elb $client $backend $request_seconds $took_seconds $response_seconds $status $backend_status $received $bytes "$request"$rest"#,
+        ],
+    },
+    // <https://docs.aws.amazon.com/AmazonS3/latest/userguide/LogFormat.html>: the total time and the turn-around time. Older
+    // lines end before the host, and lines of S3's own operations may have no request.
+    LayoutRow {
+        name: "s3",
+        patterns: &[
+            r#"$owner $bucket [$common_time] $client $requester $id $operation $key "$request" $status $error $bytes $object_bytes $took_ms $took_ms "$referrer" "$agent" $version $host_id $signature $cipher $authentication $host $rest"#,
+            r#"$owner $bucket [$common_time] $client $requester $id $operation $key "$request" $status $error $bytes $object_bytes $took_ms $took_ms "$referrer" "$agent" $rest"#,
+            r"$owner $bucket [$common_time] $client $requester $id $operation $key $url $status $error $bytes $object_bytes $rest",
+        ],
+    },
+    // <https://docs.haproxy.org/3.0/configuration.html#8.2.3>: TR/Tw/Tc/Tr/Ta. Syslog's prefix is part of the client.
+    LayoutRow {
+        name: "haproxy",
+        patterns: &[
+            r#"$any [$local_time] $frontend $backend $header_ms/$queue_ms/$connect_ms/$took_ms/$total_ms $status $bytes $request_cookie $response_cookie $termination $connections $queues $any"$request"$rest"#,
+        ],
+    },
+    // <https://wiki.squid-cache.org/Features/LogFormat#squid-native-accesslog-format-in-detail>
+    LayoutRow {
+        name: "squid",
+        patterns: &[
+            "$unix_time $took_ms $client $cache/$status $bytes $method $url $user $hierarchy/$peer $rest",
+        ],
+    },
+    // <https://github.com/NginxProxyManager/nginx-proxy-manager>, docker/rootfs/etc/nginx/conf.d/include/log-proxy.conf. Two
+    // upstreams have two statuses.
+    LayoutRow {
+        name: "nginx-proxy-manager",
+        patterns: &[
+            r#"[$common_time] $cache $upstream_status $status - $method $scheme $host "$url" [Client $client] [Length $bytes] $rest"#,
+            r#"[$common_time] $cache $first_status, $upstream_status $status - $method $scheme $host "$url" [Client $client] [Length $bytes] $rest"#,
+            r#"[$common_time] $status - $method $scheme $host "$url" [Client $client] [Length $bytes] $rest"#,
+        ],
+    },
+];
+
+impl Layout {
+    /// The layout of this name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        LAYOUTS.iter().find(|row| row.name == name).map(Self)
+    }
+
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        LAYOUTS.iter().map(Self)
+    }
+
+    /// The name, as of a [`FormatName`](crate::FormatName).
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.0.name
+    }
+}
+
+impl PartialEq for Layout {
+    fn eq(&self, other: &Self) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl fmt::Debug for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Layout").field(&self.name()).finish()
+    }
+}
+
+/// The lines of a layout.
+#[derive(Debug)]
+pub(crate) struct LayoutLines {
+    patterns: Vec<PatternLines>,
+}
+
+impl LayoutLines {
+    pub fn new(layout: Layout) -> Self {
+        let compile =
+            |text: &&str| PatternLines::new(Pattern::of_layout(text).expect("the tests compile each"));
+        Self { patterns: layout.0.patterns.iter().map(compile).collect() }
+    }
+}
+
+impl LineParser for LayoutLines {
+    fn times_without_offset(&self) -> u64 {
+        self.patterns.iter().map(LineParser::times_without_offset).sum()
+    }
+
+    fn parse(&mut self, line: &[u8], visit: &mut Visit<'_>) -> Result<Parsed, Problem> {
+        let mut first = None;
+        for pattern in &mut self.patterns {
+            match pattern.parse(line, visit) {
+                Ok(parsed) => return Ok(parsed),
+                Err(problem) => first = first.or(Some(problem)),
+            }
+        }
+        Err(first.unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pattern_compiles() {
+        Layout::all().for_each(|layout| assert!(!LayoutLines::new(layout).patterns.is_empty()));
+    }
+}
