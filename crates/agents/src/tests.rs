@@ -78,6 +78,7 @@ fn run(weights: &[u32]) -> (Vec<GeneratorSecond>, GeneratorEnd) {
                             wire_bytes: 5,
                             outcome: Some(answer.outcome),
                             may_be_stale: false,
+                            deviation: None,
                         };
                         let timing = Timing { scheduled, started, finished };
                         record(&tally, &Sample { number, timing, bytes_out: 0, result: Ok(result) });

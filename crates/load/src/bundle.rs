@@ -83,6 +83,7 @@ struct Options {
     retry_backoff: Duration,
     retry_budget: f64,
     body_digest: Option<Sha256Digest>,
+    is_strict: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -210,6 +211,7 @@ impl Options {
             retry_backoff: options.retries.backoff,
             retry_budget: options.retries.budget,
             body_digest: options.body_digest,
+            is_strict: options.is_strict,
         })
     }
 }
@@ -233,6 +235,7 @@ impl From<Options> for ClientOptions {
                 budget: options.retry_budget,
             },
             body_digest: options.body_digest,
+            is_strict: options.is_strict,
             allowed: None,
         }
     }

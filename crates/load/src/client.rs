@@ -63,6 +63,8 @@ pub struct ClientOptions {
     pub retries: Retries,
     /// The SHA-256 that every decoded body has to have.
     pub body_digest: Option<Sha256Digest>,
+    /// True if a response that breaks RFC 9112 is malformed, also where common clients accept it.
+    pub is_strict: bool,
     /// The servers that it may reach; `None`: any.
     pub allowed: Option<AllowedTargets>,
 }
@@ -78,6 +80,7 @@ impl Default for ClientOptions {
             redirects_max: 0,
             retries: Retries::default(),
             body_digest: None,
+            is_strict: false,
             allowed: None,
         }
     }
@@ -283,7 +286,13 @@ impl ThreadClient {
             completed = self.exchange(request).await?;
             previous = Some(next);
         }
-        Ok(completed.response)
+        match completed.location {
+            Some(location) if self.context.options.redirects_max > 0 => {
+                let more = format!("the next leads to `{location}`");
+                Err(RequestFailure::new(FailureClass::Redirects, more))
+            }
+            _ => Ok(completed.response),
+        }
     }
 
     /// One request and its response. A request that the server did not process because it was closing the connection is
@@ -365,6 +374,7 @@ impl ThreadClient {
             is_head: prepared.is_head,
             decodes: prepared.decodes,
             digest: self.context.options.body_digest,
+            is_strict: self.context.options.is_strict,
         }
     }
 

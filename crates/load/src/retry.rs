@@ -95,8 +95,16 @@ mod budget {
         #[test]
         fn permanent_failures_are_not_retried() {
             let mut budget = RetryBudget::new(Retries { max: 1, ..Retries::default() });
-            let answered =
-                |status| Ok(Response { status, bytes: 0, wire_bytes: 0, outcome: None, may_be_stale: false });
+            let answered = |status| {
+                Ok(Response {
+                    status,
+                    bytes: 0,
+                    wire_bytes: 0,
+                    outcome: None,
+                    may_be_stale: false,
+                    deviation: None,
+                })
+            };
             for result in
                 [answered(200), answered(404), Err(FailureClass::Tls.into()), Err(FailureClass::Dns.into())]
             {

@@ -31,6 +31,48 @@ pub struct Response {
     pub outcome: Option<Outcome>,
     /// True for a hit if its headers do not tell whether it is fresh.
     pub may_be_stale: bool,
+    /// Its breach of RFC 9112, one that clients commonly accept.
+    pub deviation: Option<Deviation>,
+}
+
+/// A breach of RFC 9112 in a response that common clients accept, and so does this one, unless it is strict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deviation {
+    /// `Content-Length` beside `Transfer-Encoding` (6.3): the length is ignored, and the connection ends.
+    LengthBesideChunks,
+    /// A folded field (5.2), or a space before the colon of a field (5.1).
+    Fields,
+    /// Line ends after the body.
+    LinesAfterBody,
+    /// A `Location` with other bytes than a URL has: they are sent percent-encoded.
+    Location,
+}
+
+impl Deviation {
+    /// Every deviation.
+    pub const ALL: [Self; 4] = [Self::LengthBesideChunks, Self::Fields, Self::LinesAfterBody, Self::Location];
+
+    /// The name in machine-readable reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LengthBesideChunks => "length_beside_chunks",
+            Self::Fields => "fields",
+            Self::LinesAfterBody => "lines_after_body",
+            Self::Location => "location",
+        }
+    }
+
+    /// A short description.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::LengthBesideChunks => "Content-Length beside Transfer-Encoding",
+            Self::Fields => "a folded field, or a space before a colon",
+            Self::LinesAfterBody => "line ends after the body",
+            Self::Location => "a Location that is no URL",
+        }
+    }
 }
 
 /// Why a request has no response.
@@ -97,6 +139,8 @@ classes! {
     Malformed "malformed" "not an HTTP response",
     /// The head of the response exceeds the limits.
     HeadTooLarge "head_too_large" "response head too large",
+    /// The last response that was followed is a redirect, too.
+    Redirects "redirects" "more redirects than are followed",
     /// The body cannot be decoded.
     Encoding "encoding" "body that cannot be decoded",
     /// The body does not have the expected digest.

@@ -10,7 +10,7 @@ use stockade_model::{
 };
 use stockade_record::{histogram::Histogram, record::Times};
 
-use crate::sample::{FailureClass, Sample};
+use crate::sample::{Deviation, FailureClass, Sample};
 
 /// The most different errors that are stored.
 const ERRORS_MAX: usize = 64;
@@ -41,6 +41,9 @@ pub struct Tally {
     /// Requests without a response, by the class of their failure.
     #[serde(deserialize_with = "failures_by_name")]
     pub failures: BTreeMap<&'static str, u64>,
+    /// Responses that break RFC 9112 in a way that clients commonly accept, by their deviation.
+    #[serde(deserialize_with = "deviations_by_name")]
+    pub deviations: BTreeMap<&'static str, u64>,
     /// Different errors in the order of occurrence: failures, and statuses other than 200 to 399.
     pub errors: Vec<String>,
     /// Decoded bytes of bodies.
@@ -85,6 +88,9 @@ impl Tally {
                 *self.status_codes.entry(answer.status).or_default() += 1;
                 self.bytes_in += answer.bytes;
                 self.wire_bytes_in += answer.wire_bytes;
+                if let Some(deviation) = answer.deviation {
+                    *self.deviations.entry(deviation.name()).or_default() += 1;
+                }
                 if let Some(outcome) = answer.outcome {
                     self.outcomes.record(outcome);
                     if sample.is_success() {
@@ -126,6 +132,9 @@ impl Tally {
         for (class, count) in &other.failures {
             *self.failures.entry(class).or_default() += count;
         }
+        for (deviation, count) in &other.deviations {
+            *self.deviations.entry(deviation).or_default() += count;
+        }
         other.errors.iter().for_each(|error| self.add_error(|| error.clone()));
         self.bytes_in += other.bytes_in;
         self.wire_bytes_in += other.wire_bytes_in;
@@ -143,7 +152,8 @@ impl Tally {
     /// True if no count is above `most`, and no part above its whole.
     #[must_use]
     pub fn is_plausible(&self, most: u64) -> bool {
-        let counts = self.status_codes.values().chain(self.failures.values()).copied();
+        let by_name = self.failures.values().chain(self.deviations.values());
+        let counts = self.status_codes.values().chain(by_name).copied();
         let mut counts = counts.chain([self.retries, self.resent, self.hits_of_unknown_freshness]);
         let bytes = [self.bytes_in, self.wire_bytes_in, self.bytes_out];
         let outcomes = [self.outcomes, self.outcomes_of_successes];
@@ -215,11 +225,20 @@ impl Tally {
 }
 
 fn failures_by_name<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<&'static str, u64>, D::Error> {
+    by_name(from, &FailureClass::ALL.map(FailureClass::name))
+}
+
+fn deviations_by_name<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<&'static str, u64>, D::Error> {
+    by_name(from, &Deviation::ALL.map(Deviation::name))
+}
+
+fn by_name<'de, D: Deserializer<'de>>(
+    from: D,
+    names: &[&'static str],
+) -> Result<BTreeMap<&'static str, u64>, D::Error> {
     let known = |(name, count): (String, u64)| {
-        let class = FailureClass::ALL.iter().find(|class| class.name() == name);
-        class
-            .map(|class| (class.name(), count))
-            .ok_or_else(|| de::Error::custom(format!("`{name}` is no failure")))
+        let known = names.iter().find(|known| **known == name);
+        known.map(|known| (*known, count)).ok_or_else(|| de::Error::custom(format!("`{name}` is unknown")))
     };
     BTreeMap::<String, u64>::deserialize(from)?.into_iter().map(known).collect()
 }

@@ -507,7 +507,8 @@ mod tests {
         for (status, outcome) in
             [(200, Some(Outcome::Hit)), (200, None), (503, Some(Outcome::Miss)), (503, None)]
         {
-            let response = Response { status, bytes: 0, wire_bytes: 0, outcome, may_be_stale: false };
+            let response =
+                Response { status, bytes: 0, wire_bytes: 0, outcome, may_be_stale: false, deviation: None };
             tally.record(&Sample { number: 0, timing: times, bytes_out: 0, result: Ok(response) });
         }
         assert_eq!(outcomes(&tally), Outcomes { hit: 1, bypass: 1, error: 2, ..Outcomes::default() });

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     follow::is_redirect,
-    sample::{FailureClass, RequestFailure, Response},
+    sample::{Deviation, FailureClass, RequestFailure, Response},
 };
 
 const HEAD_BYTES_MAX: u32 = 64 << 10;
@@ -180,6 +180,11 @@ impl Http2Connection {
         let sizes = reader.finish().map_err(ExchangeError::permanent)?;
         let report = caches.report();
         let location = head.headers.get(header::LOCATION).filter(|_| is_redirect(status));
+        let location = location.map(|value| super::response::location(value.as_bytes()));
+        let deviation = match &location {
+            Some((_, true)) => Some(expected.accept(Deviation::Location).map_err(ExchangeError::permanent)?),
+            _ => None,
+        };
         Ok(CompletedResponse {
             response: Response {
                 status,
@@ -187,9 +192,10 @@ impl Http2Connection {
                 wire_bytes: sizes.wire_bytes,
                 outcome: report.map(|report| report.outcome),
                 may_be_stale: report.is_some_and(|report| report.may_be_stale),
+                deviation,
             },
             keeps_alive: true,
-            location: location.and_then(|location| location.to_str().ok()).map(Into::into),
+            location: location.map(|(text, _)| text),
         })
     }
 

@@ -1,11 +1,14 @@
 //! A response whose body is read, checked and dropped.
 
-use std::io::{self, Write};
+use std::{
+    fmt::Write as _,
+    io::{self, Write},
+};
 
 use flate2::write::MultiGzDecoder;
 use sha2::{Digest as _, Sha256};
 
-use crate::sample::{FailureClass, RequestFailure, Response};
+use crate::sample::{Deviation, FailureClass, RequestFailure, Response};
 
 /// A SHA-256 that bodies have to have.
 pub type Sha256Digest = [u8; 32];
@@ -42,9 +45,19 @@ pub(crate) struct ExpectedBody {
     pub(crate) decodes: bool,
     /// The SHA-256 of the decoded body of a success.
     pub(crate) digest: Option<Sha256Digest>,
+    /// True if a response with a [`Deviation`] is malformed.
+    pub(crate) is_strict: bool,
 }
 
 impl ExpectedBody {
+    /// Accepts a deviation, unless the client is strict.
+    pub(crate) fn accept(&self, deviation: Deviation) -> Result<Deviation, RequestFailure> {
+        if self.is_strict {
+            return Err(RequestFailure::new(FailureClass::Malformed, deviation.text()));
+        }
+        Ok(deviation)
+    }
+
     /// True if a response with this status has a body (RFC 9112, 6.3).
     pub(crate) fn has_body(&self, status: u16) -> bool {
         !self.is_head && !matches!(status, 101 | 204 | 304)
@@ -56,6 +69,20 @@ impl ExpectedBody {
         let digest = self.digest.filter(|_| (200..300).contains(&status) && self.has_body(status));
         BodyReader::new(is_gzip && self.decodes, digest)
     }
+}
+
+/// The text of a `Location`, with bytes that no URL has percent-encoded as common clients do; true if there are such.
+pub(crate) fn location(value: &[u8]) -> (Box<str>, bool) {
+    let is_plain = |byte: &u8| byte.is_ascii_graphic();
+    let mut text = String::with_capacity(value.len());
+    for byte in value {
+        if is_plain(byte) {
+            text.push(char::from(*byte));
+        } else {
+            let _ = write!(text, "%{byte:02X}");
+        }
+    }
+    (text.into(), !value.iter().all(is_plain))
 }
 
 /// True if a `Content-Encoding` is gzip.

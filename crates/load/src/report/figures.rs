@@ -67,6 +67,8 @@ struct TallyFigures<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     hit_ratio: Option<f64>,
     failures: &'a BTreeMap<&'static str, u64>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    deviations: &'a BTreeMap<&'static str, u64>,
     retries: u64,
     resent: u64,
     bytes_in: ByteFigures,
@@ -137,6 +139,7 @@ impl<'a> TallyFigures<'a> {
             hit_ratio: tally.hit_ratio(),
             hits_of_unknown_freshness: Some(tally.hits_of_unknown_freshness).filter(|hits| *hits > 0),
             failures: &tally.failures,
+            deviations: &tally.deviations,
             retries: tally.retries,
             resent: tally.resent,
             bytes_in: ByteFigures::of(tally.bytes_in, requests),

@@ -16,6 +16,7 @@ use stockade_record::{
 
 use super::{ReportOptions, figures::rates};
 use crate::{
+    sample::Deviation,
     summary::{GeneratorHealth, Summary},
     tally::Tally,
 };
@@ -119,6 +120,16 @@ fn exceptions(summary: &Summary, to: &mut String) -> fmt::Result {
     ];
     for (label, count, what) in counts.into_iter().filter(|(_, count, _)| *count > 0) {
         line(to, label, format_args!("{} {what}", format_count(count)))?;
+    }
+    for deviation in Deviation::ALL {
+        if let Some(count) = summary.measured.deviations.get(deviation.name()) {
+            let text = deviation.text();
+            line(
+                to,
+                "accepted",
+                format_args!("{}: {text} (--strict refuses it)", counted(*count, "answer")),
+            )?;
+        }
     }
     Ok(())
 }

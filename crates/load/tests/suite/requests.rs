@@ -147,6 +147,15 @@ fn redirects_are_followed_up_to_the_maximum() {
 }
 
 #[test]
+fn loop_of_redirects_is_a_failure() {
+    let address =
+        responding(|_| b"HTTP/1.1 302 Found\r\nLocation: /round\r\nContent-Length: 0\r\n\r\n".to_vec());
+    let options = ClientOptions { redirects_max: 10, ..ClientOptions::default() };
+    let summary = run(&LoadTest { options, ..load(&format!("http://{address}/"), closed(1, 1)) });
+    assert_eq!((summary.measured.successes, summary.measured.failures_of(FailureClass::Redirects)), (0, 1));
+}
+
+#[test]
 fn failed_requests_are_retried_within_the_budget() {
     let heads = HeadLog::default();
     let log = heads.clone();

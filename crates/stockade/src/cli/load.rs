@@ -112,6 +112,9 @@ pub struct LoadArgs {
     /// Open a new connection for every request
     #[arg(long, help_heading = "How", conflicts_with = "http2")]
     pub no_keepalive: bool,
+    /// Refuse responses that break RFC 9112, also those that common clients accept
+    #[arg(long, help_heading = "How")]
+    pub strict: bool,
     /// Do not verify certificates
     #[arg(long, help_heading = "How", conflicts_with = "ca")]
     pub insecure: bool,

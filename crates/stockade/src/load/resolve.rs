@@ -131,6 +131,7 @@ fn with_plan(args: LoadArgs, traffic: Traffic, plan: Plan) -> LoadTest {
             redirects_max: args.redirects,
             retries: Retries { max: args.retries, backoff: args.retry_backoff, budget: args.retry_budget },
             body_digest: args.sha256,
+            is_strict: args.strict,
             allowed: None,
         },
         max_in_flight: args.max_in_flight.map(NonZeroUsize::get),

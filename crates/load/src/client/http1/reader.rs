@@ -7,14 +7,16 @@ use httparse::{Header, ParserConfig, Status};
 use crate::{
     client::{
         cache_headers::{CacheHeaders, CacheReport},
-        response::{BodyReader, CompletedResponse, ExpectedBody, is_gzip},
+        response::{BodyReader, CompletedResponse, ExpectedBody, is_gzip, location},
     },
     follow::is_redirect,
-    sample::{FailureClass, RequestFailure, Response},
+    sample::{Deviation, FailureClass, RequestFailure, Response},
 };
 
 pub(crate) const HEAD_BYTES_MAX: usize = 64 << 10;
-const HEADERS_MAX: usize = 128;
+/// Heads with more fields are parsed again with room for [`HEADERS_MAX`].
+const HEADERS_USUAL: usize = 128;
+const HEADERS_MAX: usize = 4_096;
 
 /// Parses one response.
 pub(crate) struct ResponseReader {
@@ -33,6 +35,7 @@ struct ResponseHead {
     cache: Option<CacheReport>,
     keeps_alive: bool,
     location: Option<Box<str>>,
+    deviation: Option<Deviation>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +99,9 @@ impl ResponseReader {
             };
             bytes = &bytes[used..];
             if is_done {
-                if !bytes.is_empty() {
+                if !bytes.is_empty() && bytes.iter().all(|byte| b"\r\n".contains(byte)) {
+                    self.head.deviation = Some(self.expected.accept(Deviation::LinesAfterBody)?);
+                } else if !bytes.is_empty() {
                     let more = format!("{} bytes after the end of the body", bytes.len());
                     return Err(RequestFailure::new(FailureClass::Malformed, more));
                 }
@@ -141,6 +146,7 @@ impl ResponseReader {
                 wire_bytes: sizes.wire_bytes,
                 outcome: self.head.cache.map(|report| report.outcome),
                 may_be_stale: self.head.cache.is_some_and(|report| report.may_be_stale),
+                deviation: self.head.deviation,
             },
             keeps_alive: self.head.keeps_alive && self.state != ReadState::UntilClose,
             location: self.head.location.take(),
@@ -185,36 +191,80 @@ impl ResponseReader {
     /// Parses the head at the start of these bytes if it is complete; returns its length, and whether the response ends
     /// with it.
     fn parse_head(&mut self, bytes: &[u8]) -> Result<Option<(usize, bool)>, RequestFailure> {
-        let mut headers = [const { MaybeUninit::<Header<'_>>::uninit() }; HEADERS_MAX];
+        let mut headers = [const { MaybeUninit::<Header<'_>>::uninit() }; HEADERS_USUAL];
         let mut response = httparse::Response::new(&mut []);
         let parsed =
             ParserConfig::default().parse_response_with_uninit_headers(&mut response, bytes, &mut headers);
-        let used = match parsed {
-            Ok(Status::Complete(used)) if used > HEAD_BYTES_MAX => return Err(head_too_large()),
-            Ok(Status::Complete(used)) => used,
-            Ok(Status::Partial) => return Ok(None),
-            Err(httparse::Error::TooManyHeaders) => {
-                return Err(head_too_large());
+        match parsed {
+            Ok(Status::Complete(used)) => self.take_head(&response, used, None),
+            Ok(Status::Partial) => Ok(None),
+            Err(
+                httparse::Error::TooManyHeaders | httparse::Error::HeaderName | httparse::Error::HeaderValue,
+            ) => self.parse_unusual_head(bytes),
+            Err(error) => Err(RequestFailure::new(FailureClass::Malformed, error.to_string())),
+        }
+    }
+
+    /// Parses a head with many fields, or with such as common clients accept.
+    #[cold]
+    fn parse_unusual_head(&mut self, bytes: &[u8]) -> Result<Option<(usize, bool)>, RequestFailure> {
+        let mut config = ParserConfig::default();
+        let mut deviation = None;
+        loop {
+            let mut headers = vec![MaybeUninit::<Header<'_>>::uninit(); HEADERS_MAX];
+            let mut response = httparse::Response::new(&mut []);
+            match config.parse_response_with_uninit_headers(&mut response, bytes, &mut headers) {
+                Ok(Status::Complete(used)) => return self.take_head(&response, used, deviation),
+                Ok(Status::Partial) => return Ok(None),
+                Err(httparse::Error::TooManyHeaders) => return Err(head_too_large()),
+                Err(httparse::Error::HeaderName | httparse::Error::HeaderValue) if deviation.is_none() => {
+                    deviation = Some(self.expected.accept(Deviation::Fields)?);
+                    config.allow_obsolete_multiline_headers_in_responses(true);
+                    config.allow_spaces_after_header_name_in_responses(true);
+                }
+                Err(error) => return Err(RequestFailure::new(FailureClass::Malformed, error.to_string())),
             }
-            Err(error) => return Err(RequestFailure::new(FailureClass::Malformed, error.to_string())),
-        };
+        }
+    }
+
+    /// Takes a complete head of this length; returns the length, and whether the response ends with it.
+    fn take_head(
+        &mut self,
+        response: &httparse::Response<'_, '_>,
+        used: usize,
+        mut deviation: Option<Deviation>,
+    ) -> Result<Option<(usize, bool)>, RequestFailure> {
+        if used > HEAD_BYTES_MAX {
+            return Err(head_too_large());
+        }
         let status = response
             .code
             .filter(|status| *status >= 100)
             .ok_or_else(|| RequestFailure::new(FailureClass::Malformed, "a status below 100"))?;
-        let fields = HeaderFields::parse(&response)?;
+        let fields = HeaderFields::parse(response)?;
         if (100..200).contains(&status) && status != 101 {
             // An interim response: the final one follows.
             self.state = ReadState::Head;
             return Ok(Some((used, false)));
         }
         let has_body = self.expected.has_body(status);
-        let framing = if has_body { fields.framing()? } else { ResponseFraming::NoBody };
+        let framing = if has_body { fields.framing() } else { ResponseFraming::NoBody };
+        if fields.is_chunked && fields.length.is_some() {
+            deviation = Some(self.expected.accept(Deviation::LengthBesideChunks)?);
+        }
+        let location = fields.location.filter(|_| is_redirect(status)).map(location);
+        if location.as_ref().is_some_and(|(_, is_encoded)| *is_encoded) {
+            deviation = Some(self.expected.accept(Deviation::Location)?);
+        }
         self.head = ResponseHead {
             status,
             cache: fields.caches.report(),
-            keeps_alive: fields.keeps_alive && status != 101,
-            location: fields.location.filter(|_| is_redirect(status)).map(Into::into),
+            // RFC 9112, 6.3: two ends of one body are a sign of an attack.
+            keeps_alive: fields.keeps_alive
+                && status != 101
+                && deviation != Some(Deviation::LengthBesideChunks),
+            location: location.map(|(text, _)| text),
+            deviation,
         };
         self.body = self.expected.reader(status, fields.is_gzip);
         let (state, is_done) = match framing {
@@ -263,7 +313,7 @@ struct HeaderFields<'a> {
     is_chunked: bool,
     keeps_alive: bool,
     is_gzip: bool,
-    location: Option<&'a str>,
+    location: Option<&'a [u8]>,
     caches: CacheHeaders<'a>,
 }
 
@@ -284,7 +334,7 @@ impl<'a> HeaderFields<'a> {
             // The length rejects most headers at once.
             match name.len() {
                 8 if name.eq_ignore_ascii_case("location") => {
-                    fields.location = std::str::from_utf8(value).ok();
+                    fields.location = Some(value);
                 }
                 10 if name.eq_ignore_ascii_case("connection") => {
                     for token in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
@@ -332,15 +382,11 @@ impl<'a> HeaderFields<'a> {
         Ok(())
     }
 
-    fn framing(&self) -> Result<ResponseFraming, RequestFailure> {
+    fn framing(&self) -> ResponseFraming {
         match (self.is_chunked, self.length) {
-            (true, Some(_)) => Err(RequestFailure::new(
-                FailureClass::Malformed,
-                "a Content-Length beside a Transfer-Encoding",
-            )),
-            (true, None) => Ok(ResponseFraming::Chunked),
-            (false, Some(length)) => Ok(ResponseFraming::Length(length)),
-            (false, None) => Ok(ResponseFraming::UntilClose),
+            (true, _) => ResponseFraming::Chunked,
+            (false, Some(length)) => ResponseFraming::Length(length),
+            (false, None) => ResponseFraming::UntilClose,
         }
     }
 }

@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use super::*;
 
 fn expected() -> ExpectedBody {
-    ExpectedBody { is_head: false, decodes: true, digest: None }
+    ExpectedBody { is_head: false, decodes: true, digest: None, is_strict: false }
 }
 
 /// Parses a response from these chunks, and then the end of the connection.
@@ -100,10 +100,6 @@ fn truncated_malformed_and_oversized_responses_have_their_own_class() {
         ("HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n", FailureClass::Malformed),
         ("HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\nhello", FailureClass::Malformed),
         ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello", FailureClass::Malformed),
-        (
-            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
-            FailureClass::Malformed,
-        ),
         // 0 stands for no response.
         ("HTTP/1.1 000 Nothing\r\nContent-Length: 0\r\n\r\n", FailureClass::Malformed),
         ("HTTP/1.1 099 Nothing\r\nContent-Length: 0\r\n\r\n", FailureClass::Malformed),
@@ -116,6 +112,40 @@ fn truncated_malformed_and_oversized_responses_have_their_own_class() {
     ] {
         assert_eq!(class(text), expected_class, "{:?}", text.get(..80).unwrap_or(text));
     }
+}
+
+#[test]
+fn what_common_clients_accept_is_accepted_and_named_unless_the_client_is_strict() {
+    let many = format!("HTTP/1.1 200 OK\r\n{}Content-Length: 2\r\n\r\nok", "A: b\r\n".repeat(300));
+    let chunks = "2\r\nok\r\n0\r\n\r\n";
+    let beside =
+        format!("HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}");
+    for (text, deviation, keeps_alive) in [
+        (many.as_str(), None, true),
+        (&beside, Some(Deviation::LengthBesideChunks), false),
+        ("HTTP/1.1 200 OK\r\nX: a\r\n b\r\nContent-Length: 2\r\n\r\nok", Some(Deviation::Fields), true),
+        ("HTTP/1.1 200 OK\r\nX : a\r\nContent-Length : 2\r\n\r\nok", Some(Deviation::Fields), true),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok\r\n", Some(Deviation::LinesAfterBody), true),
+        (
+            "HTTP/1.1 302 Found\r\nLocation: /a page\r\nContent-Length: 2\r\n\r\nok",
+            Some(Deviation::Location),
+            true,
+        ),
+    ] {
+        let completed =
+            read(expected(), [text.as_bytes()]).unwrap_or_else(|failure| panic!("{text:?}: {failure}"));
+        let response = completed.response;
+        assert_eq!(
+            (response.bytes, response.deviation, completed.keeps_alive),
+            (2, deviation, keeps_alive),
+            "{text:?}"
+        );
+        let strict = read(ExpectedBody { is_strict: true, ..expected() }, [text.as_bytes()]);
+        assert_eq!(strict.is_ok(), deviation.is_none(), "{text:?}: {strict:?}");
+    }
+    let latin1 = b"HTTP/1.1 301 Moved\r\nLocation: /caf\xe9\r\nContent-Length: 0\r\n\r\n";
+    let completed = read(expected(), [&latin1[..]]).unwrap();
+    assert_eq!(completed.location.as_deref(), Some("/caf%E9"));
 }
 
 #[test]
