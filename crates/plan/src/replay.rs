@@ -444,4 +444,6 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
 }
 
 #[cfg(test)]
+mod naive_tests;
+#[cfg(test)]
 mod tests;
