@@ -12,6 +12,7 @@ use crate::{
     replay::{Capacity, Ttl},
     report::Plan,
     trace::Trace,
+    warmup::Warmup,
 };
 
 /// The bytes of an entry of the proxy beside those of the response's body: key, headers, and the store's own. Measured with
@@ -49,6 +50,8 @@ pub struct PlanOptions {
     pub sizes: Vec<SizeOption>,
     /// Replay all requests for each point.
     pub is_exact: bool,
+    /// The requests that fill the cache and do not count.
+    pub warmup: Warmup,
 }
 
 /// A lifetime to compare.
@@ -88,6 +91,12 @@ pub enum PlanError {
         "the log has no times, so nothing expires in it: leave out --ttl and --staleness, or name the column with the time"
     )]
     NoTimes,
+    /// A log without times has no durations.
+    #[error("the log has no times: give --warmup as a share of its requests, such as 10%")]
+    WarmupNoTimes,
+    /// No request is left to count.
+    #[error("--warmup is as long as the log: give a shorter one, such as 10%")]
+    Warmup,
     /// All lifetimes are longer than the bound.
     #[error("every --ttl is longer than --staleness: give a shorter one, or leave --ttl out")]
     Staleness,
@@ -104,6 +113,13 @@ pub fn plan(
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Plan, PlanError> {
     let LogContent { trace, left_out, writes, summary, service_time, has_times } = content;
+    if !has_times && matches!(options.warmup, Warmup::Duration(_)) {
+        return Err(PlanError::WarmupNoTimes);
+    }
+    let trace = trace.with_warmup(options.warmup);
+    if trace.counted().requests == 0 {
+        return Err(PlanError::Warmup);
+    }
     let mut assumptions = Vec::new();
     let is_timed = options.staleness.is_some() || options.ttls.iter().any(|ttl| *ttl != TtlOption::Never);
     if !has_times && is_timed {
@@ -292,8 +308,86 @@ fn useful_sizes(
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
+    use stockade_logs::LogReader;
+
     use super::*;
-    use crate::trace::{NewRequest, TraceBuilder};
+    use crate::{
+        read::{KeyRules, REQUESTS_MAX, read},
+        report::FORMATS,
+        trace::{NewRequest, TraceBuilder},
+    };
+
+    /// The plan for lines of time in seconds, key and bytes.
+    fn planned(lines: &str, options: &PlanOptions) -> Result<Plan, PlanError> {
+        let format = "csv:time=0,key=1,size=2".parse().expect("a format");
+        let reader = LogReader::from_reader("log", lines.as_bytes(), Some(format)).expect("readable");
+        let content = read(reader, &KeyRules::default(), REQUESTS_MAX).expect("a log");
+        plan("log".to_owned(), content, options, &|_, _| {})
+    }
+
+    fn options(memory: Capacity, warmup: Warmup) -> PlanOptions {
+        PlanOptions {
+            memory: Some(memory),
+            ttls: vec![TtlOption::Fixed(Duration::from_hours(1))],
+            staleness: None,
+            latency: LatencyOption::Fixed(Duration::from_millis(1)),
+            policies: vec![Policy::LRU],
+            sizes: Vec::new(),
+            is_exact: false,
+            warmup,
+        }
+    }
+
+    fn text(plan: &Plan) -> Vec<String> {
+        FORMATS[0].1(plan).lines().map(str::to_owned).collect()
+    }
+
+    /// Ten requests a second for a thousand objects of 100 kB, one after another, again and again.
+    #[test]
+    fn headline_is_that_of_a_warm_cache() {
+        let mut lines = String::new();
+        for n in 0..20_000 {
+            let _ = writeln!(lines, "{}.{},{},100000", n / 10, n % 10, n % 1_000);
+        }
+        let plan = |mebibytes: u64, warmup| {
+            planned(&lines, &options(Capacity::Bytes(mebibytes << 20), warmup)).expect("a plan")
+        };
+        let headline = |plan: &Plan| text(plan)[0].split("; ").next().map(str::to_owned).unwrap_or_default();
+        let (small, large) = (plan(4, Warmup::default()), plan(512, Warmup::default()));
+        let answer = |hits, loads| {
+            format!(
+                "lru, ttl 1h with swr 10s: hit ratio {hits} % once warm, {loads} requests a second to the origin at the busiest minute, none older than 1h10s"
+            )
+        };
+        assert_eq!(headline(&small), format!("4MiB, {}", answer("0.0", "10")));
+        assert_eq!(headline(&large), format!("512MiB, {}", answer("100.0", "0.0")));
+        let cold = "Cold start: 10 requests a second to the origin at the busiest minute of the first 3m20s; \
+             hit ratios and loads leave out the first 2,000 requests, which fill the cache.";
+        assert_eq!((text(&small)[3].as_str(), text(&large)[3].as_str()), (cold, cold));
+        // All requests: the first of each object is a miss.
+        let all = plan(512, Warmup::NONE);
+        assert!(headline(&all).contains("hit ratio 95.0 %, 10 requests a second"), "{}", headline(&all));
+        assert!(!text(&all).iter().any(|line| line.starts_with("Cold start")));
+        let short = options(Capacity::Bytes(4 << 20), Warmup::Duration(Duration::from_hours(1)));
+        assert_eq!(planned(&lines, &short).err(), Some(PlanError::Warmup));
+    }
+
+    /// 100 URLs twice with 15 minutes between, each fresh for an hour.
+    #[test]
+    fn half_of_the_requests_for_urls_requested_twice_are_hits() {
+        let mut lines = String::new();
+        for n in 0..200 {
+            let _ = writeln!(lines, "{}.5,{},5000", n + n / 100 * 800, n % 100);
+        }
+        for latency_ms in [0, 1, 30_000] {
+            let latency = LatencyOption::Fixed(Duration::from_millis(latency_ms));
+            let options = PlanOptions { latency, ..options(Capacity::Bytes(64 << 20), Warmup::NONE) };
+            let plan = planned(&lines, &options).expect("a plan");
+            assert!(text(&plan)[0].contains(": hit ratio 50.0 %, "), "{}", text(&plan)[0]);
+        }
+    }
 
     /// Room for all objects of a small log is too little for one of them, of which a cache stores a sixteenth of its room at most.
     #[test]

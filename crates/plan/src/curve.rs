@@ -65,7 +65,7 @@ pub struct Curve {
     pub error: Option<f64>,
 }
 
-/// A cache of one size. All ratios are shares of all requests.
+/// A cache of one size. All ratios are shares of the requests after the [warm-up](crate::Warmup).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     /// The size.
@@ -83,13 +83,13 @@ pub struct Point {
 }
 
 impl Point {
-    /// Ratios of a replay. The denominators are the requests and bytes that a sample of this rate has on average.
+    /// Ratios of a replay. The denominators are the counted requests and bytes that a sample of this rate has on average.
     #[must_use]
     pub fn of(capacity: Capacity, replay: &Replay, trace: &Trace) -> Self {
-        let totals = trace.totals();
-        let requests = totals.requests as f64 * trace.sampled_share();
+        let counted = trace.counted();
+        let requests = counted.requests as f64 * trace.sampled_share();
         let ratio = |count: u64| if requests > 0.0 { (count as f64 / requests).min(1.0) } else { 0.0 };
-        let bytes = totals.object_bytes as f64 * trace.sampled_share();
+        let bytes = counted.object_bytes as f64 * trace.sampled_share();
         let byte_miss_ratio = if bytes > 0.0 { (replay.miss_bytes as f64 / bytes).min(1.0) } else { 0.0 };
         Self {
             capacity,

@@ -36,14 +36,27 @@ pub struct Recommendation {
     pub gain_of_double: f64,
     /// The hit ratio that half of the room would cost.
     pub loss_of_half: f64,
-    /// Loads in the second with most of them.
+    /// Loads in the second with most of them, after the warm-up.
     pub loads_per_s_max: f64,
-    /// Loads a second in the minute with most of them.
+    /// Loads a second in the minute with most of them, after the warm-up.
     pub loads_per_s_in_busiest_minute: f64,
+    /// Loads while the cache fills; `None` without a warm-up.
+    pub cold_start: Option<ColdStart>,
     /// Requests in the second with most of them: the loads of no cache.
     pub requests_per_s_max: f64,
     /// The greatest age that a response can have, in nanoseconds; `u64::MAX`: any.
     pub age_max_ns: u64,
+}
+
+/// The loads of an empty cache.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ColdStart {
+    /// From the first request to the end of the warm-up, a minute at least, in nanoseconds.
+    pub span_ns: u64,
+    /// Loads in the second with most of them.
+    pub loads_per_s_max: f64,
+    /// Loads a second in the minute with most of them.
+    pub loads_per_s_in_busiest_minute: f64,
 }
 
 /// Why there is no recommendation. The message is a sentence with the remedy.
@@ -114,6 +127,11 @@ pub fn recommend(
     };
     // Counts of a sample are scaled to the whole log.
     let all = |count: u64| count as f64 / whole.sampled_share();
+    let cold_start = (whole.counted().from_ns > 0).then(|| ColdStart {
+        span_ns: whole.counted().cold_until_ns(),
+        loads_per_s_max: all(chosen.cold_peaks.in_second()),
+        loads_per_s_in_busiest_minute: all(chosen.cold_peaks.in_minute()) / 60.0,
+    });
     let mut requests = Peaks::default();
     whole.requests().iter().for_each(|request| requests.add(request.at_ns));
     Ok(Recommendation {
@@ -125,6 +143,7 @@ pub fn recommend(
         loss_of_half: other(0.5) - point.miss_ratio,
         loads_per_s_max: all(chosen.peaks.in_second()),
         loads_per_s_in_busiest_minute: all(chosen.peaks.in_minute()) / 60.0,
+        cold_start,
         requests_per_s_max: all(requests.in_second()),
         age_max_ns: age_max_ns(lifetime, whole),
     })

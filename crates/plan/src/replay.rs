@@ -12,6 +12,8 @@
 //! As in the cache, an expired entry keeps its room until it is replaced, evicted or swept, and each store sweeps two entries.
 //! Room is made when a load starts, as the cache reserves it; an entry that is evicted before its load ends is not stored.
 
+use std::mem;
+
 use stockade_cache::Policy as CachePolicy;
 
 use crate::{
@@ -109,7 +111,7 @@ impl CacheSetup {
     }
 }
 
-/// Counts of one replay, of the sampled requests.
+/// Counts of one replay, of the sampled requests after the [warm-up](crate::Warmup).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Replay {
     /// Requests.
@@ -132,6 +134,8 @@ pub struct Replay {
     pub age_max_ns: u64,
     /// The most loads in a second and in a minute.
     pub peaks: Peaks,
+    /// The same of the cold start: of all loads before [`Counted::cold_until_ns`](crate::Counted::cold_until_ns).
+    pub cold_peaks: Peaks,
 }
 
 /// The state of a key, present or not.
@@ -179,6 +183,9 @@ struct CacheReplay<'a, P> {
     /// A heavier entry is not stored.
     entry_max: u64,
     used: u64,
+    /// When counting begins; [`NONE`]: it has.
+    counts_from_ns: u64,
+    cold_until_ns: u64,
     counts: Replay,
 }
 
@@ -235,6 +242,8 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
             capacity,
             entry_max: setup.entry_max.map_or(capacity, |entry_max| entry_max.min(capacity)),
             used: 0,
+            counts_from_ns: trace.counted().from_ns,
+            cold_until_ns: trace.counted().cold_until_ns(),
             counts: Replay::default(),
         }
     }
@@ -259,22 +268,38 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
         }
     }
 
+    #[inline]
+    fn count_request(&mut self, now: u64) {
+        if now >= self.counts_from_ns {
+            self.counts = Replay { cold_peaks: mem::take(&mut self.counts.cold_peaks), ..Replay::default() };
+            self.counts_from_ns = NONE;
+        }
+        self.counts.requests += 1;
+    }
+
+    fn count_load(&mut self, now: u64) {
+        self.counts.loads += 1;
+        self.counts.peaks.add(now);
+        if now < self.cold_until_ns {
+            self.counts.cold_peaks.add(now);
+        }
+    }
+
     /// Without lifetimes and latency.
     fn run(&mut self, trace: &Trace) {
         for (index, request) in trace.requests().iter().enumerate() {
             let access = self.access(index, request);
-            self.counts.requests += 1;
+            self.count_request(request.at_ns);
             if self.keys[access.key as usize].index == ABSENT {
                 self.counts.misses += 1;
                 self.counts.miss_bytes += u64::from(request.bytes);
-                self.counts.peaks.add(request.at_ns);
+                self.count_load(request.at_ns);
                 self.store(&access);
             } else {
                 self.counts.hits += 1;
                 self.policy.on_hit(&access);
             }
         }
-        self.counts.loads = self.counts.misses;
     }
 
     fn run_timed(&mut self, trace: &Trace) {
@@ -288,7 +313,7 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
         let request = &trace.requests()[index];
         let mut access = self.access(index, request);
         let now = request.at_ns;
-        self.counts.requests += 1;
+        self.count_request(now);
         let state = self.state_at(now, access.key);
         let is_loading = state.is_loading();
         let is_present = state.index != ABSENT;
@@ -319,8 +344,7 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
                 }
             }
         }
-        self.counts.loads += 1;
-        self.counts.peaks.add(now);
+        self.count_load(now);
         let ttl_ns = match self.setup.ttl {
             Ttl::Never => NONE,
             Ttl::Fixed(ttl_ns) => ttl_ns,
@@ -414,7 +438,7 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
         let state = &mut self.keys[key as usize];
         debug_assert_ne!(state.index, ABSENT, "the policy evicted a key that is not there");
         self.used -= u64::from(state.weight);
-        let index = std::mem::replace(&mut state.index, ABSENT);
+        let index = mem::replace(&mut state.index, ABSENT);
         state.loaded_ns = NONE;
         self.present.swap_remove(index as usize);
         if let Some(moved) = self.present.get(index as usize) {

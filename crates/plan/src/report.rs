@@ -145,7 +145,8 @@ fn answer(plan: &Plan) -> String {
     if plan.has_times {
         let _ = write!(text, ", {}", lifetime_text(*lifetime));
     }
-    let _ = write!(text, ": hit ratio {}", percent(1.0 - point.miss_ratio));
+    let warm = if plan.trace.counted().from_ns > 0 { " once warm" } else { "" };
+    let _ = write!(text, ": hit ratio {}{warm}", percent(1.0 - point.miss_ratio));
     if plan.has_times {
         let loads = rate(recommendation.loads_per_s_in_busiest_minute);
         let _ = write!(text, ", {loads} requests a second to the origin at the busiest minute");
@@ -182,6 +183,26 @@ fn log_sentence(plan: &Plan) -> String {
         let _ = write!(text, ", {} requests in the busiest second", rate(recommendation.requests_per_s_max));
     }
     text + "."
+}
+
+/// The loads of an empty cache, and the requests that do not count, in one sentence; `None` without a warm-up.
+fn start_sentence(plan: &Plan) -> Option<String> {
+    let (from, all) = (plan.trace.counted(), plan.trace.totals().requests);
+    if from.from_ns == 0 {
+        return None;
+    }
+    let about = if plan.trace.is_whole() { "" } else { "about " };
+    let warmup = counted(all.saturating_sub(from.requests), "request");
+    let left_out = format!("it ratios and loads leave out the first {about}{warmup}, which fill the cache.");
+    let cold = plan.recommendation.as_ref().ok().and_then(|chosen| chosen.cold_start);
+    Some(match cold.filter(|_| plan.has_times) {
+        Some(cold) => format!(
+            "Cold start: {} requests a second to the origin at the busiest minute of the first {}; h{left_out}",
+            rate(cold.loads_per_s_in_busiest_minute),
+            format_span(Duration::from_nanos(cold.span_ns)),
+        ),
+        None => format!("H{left_out}"),
+    })
 }
 
 /// Assumptions, lines left out and errors of estimates, a sentence each.

@@ -75,6 +75,7 @@ pub fn plan(args: &PlanArgs) -> Result<Exit, CommandError> {
         policies: args.policies(),
         sizes: args.sizes.clone(),
         is_exact: args.exact,
+        warmup: args.warmup,
     };
     let live = Mutex::new(None);
     let progress = |done: usize, all: usize| {

@@ -7,6 +7,7 @@ use super::*;
 use crate::{
     policy::Policy,
     trace::{NewRequest, TraceBuilder},
+    warmup::Warmup,
 };
 
 const MS: u64 = 1_000_000;
@@ -27,6 +28,8 @@ struct NaiveCache<'a> {
     /// At most one for each key.
     loads: Vec<NaiveLoad>,
     swept: usize,
+    /// When each load started.
+    load_times_ns: Vec<u64>,
     counts: Replay,
 }
 
@@ -47,12 +50,19 @@ struct NaiveLoad {
 
 impl<'a> NaiveCache<'a> {
     fn new(setup: &'a CacheSetup, order: Order) -> Self {
-        Self { setup, order, entries: Vec::new(), loads: Vec::new(), swept: 0, counts: Replay::default() }
+        Self {
+            setup,
+            order,
+            entries: Vec::new(),
+            loads: Vec::new(),
+            load_times_ns: Vec::new(),
+            swept: 0,
+            counts: Replay::default(),
+        }
     }
 
     fn tick(&mut self, now: u64) {
-        let (ended, under_way) =
-            std::mem::take(&mut self.loads).into_iter().partition(|load| load.ends_ns <= now);
+        let (ended, under_way) = mem::take(&mut self.loads).into_iter().partition(|load| load.ends_ns <= now);
         self.loads = under_way;
         let ended: Vec<NaiveLoad> = ended;
         for load in ended {
@@ -100,6 +110,7 @@ impl<'a> NaiveCache<'a> {
         if must_load {
             self.counts.loads += 1;
             self.counts.peaks.add(now);
+            self.load_times_ns.push(now);
             self.load(trace, index);
         }
     }
@@ -230,6 +241,46 @@ proptest! {
     #[test]
     fn replay_of_fifo_is_the_naive_one_to_the_request(trace in traces(), setup in setups()) {
         compare::<crate::policy::fifo::Fifo>("fifo", Order::Stored, &trace, &setup)?;
+    }
+}
+
+/// The peaks of the loads from one time until before another.
+fn peaks(naive: &NaiveCache<'_>, from_ns: u64, until_ns: u64) -> Peaks {
+    let mut peaks = Peaks::default();
+    let is_within = |at_ns: &&u64| (from_ns..until_ns).contains(*at_ns);
+    naive.load_times_ns.iter().filter(is_within).for_each(|at_ns| peaks.add(*at_ns));
+    peaks
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    /// The counts of all requests without those before the end of the warm-up.
+    #[test]
+    fn warmup_does_not_count(trace in traces(), setup in setups(), share in 0.0_f64..1.0) {
+        let trace = trace.with_warmup(Warmup::Share(share));
+        let from_ns = trace.counted().from_ns;
+        let mut naive = NaiveCache::new(&setup, Order::Used);
+        let mut before = Replay::default();
+        for (index, request) in trace.requests().iter().enumerate() {
+            naive.request(&trace, index);
+            if request.at_ns < from_ns {
+                before = naive.counts.clone();
+            }
+        }
+        let all = &naive.counts;
+        let counted = Policy::LRU.replay(&trace, &setup);
+        prop_assert_eq!(counted.requests, trace.counted().requests);
+        let additive = |counts: &Replay| {
+            let Replay { requests, hits, stale, coalesced, misses, miss_bytes, loads, evictions, .. } = counts;
+            [requests, hits, stale, coalesced, misses, miss_bytes, loads, evictions].map(|count| *count)
+        };
+        let (all, before) = (additive(all), additive(&before));
+        let expected: Vec<u64> = all.iter().zip(before).map(|(all, before)| all - before).collect();
+        prop_assert_eq!(additive(&counted).to_vec(), expected);
+        prop_assert_eq!(&counted.peaks, &peaks(&naive, from_ns, u64::MAX));
+        let cold_until_ns = if from_ns == 0 { 0 } else { from_ns.max(60_000 * MS) };
+        prop_assert_eq!(&counted.cold_peaks, &peaks(&naive, 0, cold_until_ns));
     }
 }
 

@@ -22,6 +22,7 @@ pub(super) fn render(plan: &Plan) -> String {
         "keys_exact": plan.trace.is_whole(),
         "bytes": plan.trace.totals().bytes,
         "span_s": plan.has_times.then(|| seconds(plan.trace.totals().span_ns)),
+        "warmup_requests": plan.trace.totals().requests.saturating_sub(plan.trace.counted().requests),
         "curves": plan.curves.iter().map(curve).collect::<Vec<_>>(),
     });
     if let Ok(recommendation) = &plan.recommendation {
@@ -70,6 +71,13 @@ fn recommendation_json(recommendation: &Recommendation, has_times: bool) -> Valu
     if has_times {
         json["source_loads_per_s_max"] = recommendation.loads_per_s_max.into();
         json["source_loads_per_s_busiest_minute"] = recommendation.loads_per_s_in_busiest_minute.into();
+        if let Some(cold) = recommendation.cold_start {
+            json["cold_start"] = json!({
+                "span_s": seconds(cold.span_ns),
+                "source_loads_per_s_max": cold.loads_per_s_max,
+                "source_loads_per_s_busiest_minute": cold.loads_per_s_in_busiest_minute,
+            });
+        }
         json["requests_per_s_max"] = recommendation.requests_per_s_max.into();
         if recommendation.age_max_ns != u64::MAX {
             json["stale_max_s"] = seconds(recommendation.age_max_ns).into();

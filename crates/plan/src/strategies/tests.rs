@@ -43,6 +43,7 @@ fn recommendation(trace: &Trace) -> Recommendation {
         loss_of_half: 0.0,
         loads_per_s_max: 0.0,
         loads_per_s_in_busiest_minute: 0.0,
+        cold_start: None,
         requests_per_s_max: 0.0,
         age_max_ns: 1_500 * MS,
     }
