@@ -8,7 +8,7 @@ use crate::{
     curve::{Curve, CurveSettings, Lifetime, curves, entry_max, sample},
     policy::Policy,
     read::LogContent,
-    recommend::recommend,
+    recommend::{SAVED_LOADS_MIN, recommend},
     replay::{Capacity, Ttl},
     report::Plan,
     trace::Trace,
@@ -27,11 +27,11 @@ const SWR_DIVISOR: u32 = 7;
 /// Sizes are powers of two: so many below and above the room that is given,
 const SIZES_BELOW: i32 = 5;
 const SIZES_ABOVE: i32 = 4;
-/// or so many up to twice the room beyond which more gives less than [`GAIN_MIN`].
+/// or so many up to twice the room beyond which more saves less than [`SAVED_MIN`] of the loads.
 const SIZES: usize = 10;
 /// Powers of two below the size of all objects that are examined for it.
 const SIZES_EXAMINED: u32 = 24;
-const GAIN_MIN: f64 = 0.001;
+const SAVED_MIN: f64 = 0.01;
 
 /// The options of a plan.
 #[derive(Clone, Debug)]
@@ -297,7 +297,8 @@ fn useful_sizes(
     let examined = CurveSettings { policies: vec![Policy::LRU], sizes: sizes.clone(), ..settings.clone() };
     let is_enough = |curve: &Curve, size: usize| {
         let loads = |size: usize| curve.points.get(size).map_or(0.0, |point| point.load_ratio);
-        loads(size) - loads(curve.points.len() - 1) <= GAIN_MIN
+        let fewest = loads(curve.points.len() - 1);
+        loads(size) - fewest <= (SAVED_MIN * fewest).max(SAVED_LOADS_MIN)
     };
     let curves = curves(trace, sample, &examined, &|_, _| {});
     let enough = (0..sizes.len()).find(|size| curves.iter().all(|curve| is_enough(curve, *size)));

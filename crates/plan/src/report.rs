@@ -156,8 +156,18 @@ fn answer(plan: &Plan) -> String {
         }
     }
     let size = if matches!(capacity, Capacity::Bytes(_)) { "memory" } else { "number of entries" };
-    let (gain, loss) = (100.0 * recommendation.gain_of_double, 100.0 * recommendation.loss_of_half);
-    let _ = write!(text, "; doubling the {size} gives {gain:.1} points, halving costs {loss:.1}.");
+    let half = recommendation.load_ratio_of_half;
+    let _ = if point.load_ratio > 0.0 {
+        let saved = percent(recommendation.loads_saved_by_double);
+        let added = percent(half / point.load_ratio - 1.0);
+        write!(text, "; doubling the {size} saves {saved} of the loads at the origin, halving adds {added}.")
+    } else {
+        write!(
+            text,
+            "; no loads are left to save, and half of the {size} has {:.1} for 100 requests.",
+            100.0 * half
+        )
+    };
     text
 }
 

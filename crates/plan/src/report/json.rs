@@ -66,6 +66,8 @@ fn recommendation_json(recommendation: &Recommendation, has_times: bool) -> Valu
         "loads_per_request": point.load_ratio,
         "gain_of_double": recommendation.gain_of_double,
         "loss_of_half": recommendation.loss_of_half,
+        "loads_saved_by_double": recommendation.loads_saved_by_double,
+        "loads_per_request_of_half": recommendation.load_ratio_of_half,
         "exact": point.is_exact,
     });
     if has_times {
