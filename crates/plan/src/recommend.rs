@@ -52,6 +52,8 @@ pub struct Recommendation {
     pub requests_per_s_max: f64,
     /// The greatest age that a response can have, in nanoseconds; `u64::MAX`: any.
     pub age_max_ns: u64,
+    /// The largest entry that is stored, in bytes; `None`: the default of the cache.
+    pub max_object: Option<u64>,
 }
 
 /// The loads of an empty cache.
@@ -137,6 +139,7 @@ pub fn recommend(
         cold_start,
         requests_per_s_max: all(requests.in_second()),
         age_max_ns: age_max_ns(lifetime, whole),
+        max_object: settings.max_object,
     })
 }
 

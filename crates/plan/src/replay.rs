@@ -124,8 +124,10 @@ pub struct Replay {
     pub coalesced: u64,
     /// Answered by a load of their own.
     pub misses: u64,
-    /// Bytes of the responses that no fresh entry answered.
+    /// Bytes of the misses.
     pub miss_bytes: u64,
+    /// Bytes of the loads, those in the background included: what the origin sends.
+    pub load_bytes: u64,
     /// Misses, and refreshes in the background.
     pub loads: u64,
     /// Entries evicted to make room.
@@ -277,11 +279,12 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
         self.counts.requests += 1;
     }
 
-    fn count_load(&mut self, now: u64) {
+    fn count_load(&mut self, request: &Request) {
         self.counts.loads += 1;
-        self.counts.peaks.add(now);
-        if now < self.cold_until_ns {
-            self.counts.cold_peaks.add(now);
+        self.counts.load_bytes += u64::from(request.bytes);
+        self.counts.peaks.add(request.at_ns);
+        if request.at_ns < self.cold_until_ns {
+            self.counts.cold_peaks.add(request.at_ns);
         }
     }
 
@@ -293,7 +296,7 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
             if self.keys[access.key as usize].index == ABSENT {
                 self.counts.misses += 1;
                 self.counts.miss_bytes += u64::from(request.bytes);
-                self.count_load(request.at_ns);
+                self.count_load(request);
                 self.store(&access);
             } else {
                 self.counts.hits += 1;
@@ -324,7 +327,6 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
             self.counts.hits += 1;
             return self.answer(&access, age);
         }
-        self.counts.miss_bytes += u64::from(request.bytes);
         match age {
             Some(age) if age < ttl_ns.saturating_add(self.setup.swr_ns) => {
                 self.counts.stale += 1;
@@ -339,12 +341,13 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
             }
             _ => {
                 self.counts.misses += 1;
+                self.counts.miss_bytes += u64::from(request.bytes);
                 if is_present {
                     self.policy.on_expired(&access);
                 }
             }
         }
-        self.count_load(now);
+        self.count_load(request);
         let ttl_ns = match self.setup.ttl {
             Ttl::Never => NONE,
             Ttl::Fixed(ttl_ns) => ttl_ns,

@@ -71,6 +71,7 @@ fn curve(policy: &str, lifetime: Lifetime, loads: [f64; 4]) -> Curve {
         wait_ratio: load_ratio,
         load_ratio,
         byte_miss_ratio: 1.0 - load_ratio,
+        byte_load_ratio: 1.0 - load_ratio,
         is_exact: true,
     });
     Curve {
@@ -88,6 +89,7 @@ fn settings(curves: &[Curve]) -> CurveSettings {
         sizes: entries(&SIZES),
         latency_ns: 0,
         overhead_bytes: 0,
+        max_object: None,
     }
 }
 
@@ -177,6 +179,7 @@ fn figures_are_those_of_independent_replays() {
         sizes: entries(&[75, 150, 300, 600]),
         latency_ns: 0,
         overhead_bytes: 0,
+        max_object: None,
     };
     let curves = curves(&trace, None, &settings, &|_, _| {});
     let recommended = |memory: Option<u64>| {
@@ -208,6 +211,19 @@ fn figures_are_those_of_independent_replays() {
         let ((double, _), (own, requests), (half, _)) = (loads(2 * size), loads(size), loads(size / 2));
         let expected = [own / requests, 1.0 - double / own, half / requests];
         let told = [given.point.load_ratio, given.loads_saved_by_double, given.load_ratio_of_half];
+        let ratios = |size: u64| {
+            Point::of(
+                Capacity::Entries(size),
+                &sieve.replay(&trace, &settings.setup(Capacity::Entries(size), never)),
+                &trace,
+            )
+            .miss_ratio
+        };
+        assert!((given.loss_of_half - (ratios(size / 2) - ratios(size))).abs() < 1e-9, "{size}");
+        assert!(
+            given.loss_of_half < given.point.miss_ratio,
+            "{size}: half of the room costs some of the hits"
+        );
         for (expected, told) in expected.into_iter().zip(told) {
             assert!((expected - told).abs() < 1e-9, "{size}: {expected} {told}");
         }
@@ -222,4 +238,17 @@ fn size_is_chosen_from_all_requests() {
     // The curve says 800; 400 entries have room for all 300 keys.
     let best = chosen(&[sampled], None, None).expect("a cache");
     assert_eq!((best.capacity, best.policy.name), (Capacity::Entries(400), "lru"));
+}
+
+#[test]
+fn age_is_that_of_the_longest_ttl() {
+    let age_s = |ttl_s: Option<u64>| {
+        let mut builder = TraceBuilder::new(usize::MAX, 1);
+        let ttl_ns = ttl_s.map(|seconds| seconds * SECOND_NS);
+        builder.push(&NewRequest { at_ns: 1, key: b"a", bytes: None, ttl_ns });
+        let lifetime = Lifetime { ttl: Ttl::Logged { default_ns: 60 * SECOND_NS }, swr_ns: 10 * SECOND_NS };
+        age_max_ns(lifetime, &builder.finish()) / SECOND_NS
+    };
+    assert_eq!([None, Some(5), Some(60), Some(100)].map(age_s), [70, 70, 70, 110]);
+    assert_eq!(age_max_ns(Lifetime { ttl: Ttl::Never, swr_ns: 0 }, &loop_of_300()), u64::MAX);
 }

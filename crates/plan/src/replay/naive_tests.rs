@@ -95,7 +95,10 @@ impl<'a> NaiveCache<'a> {
             (true, ..) => self.counts.hits += 1,
             (_, true, _) => self.counts.stale += 1,
             (.., true) => self.counts.coalesced += 1,
-            _ => self.counts.misses += 1,
+            _ => {
+                self.counts.misses += 1;
+                self.counts.miss_bytes += u64::from(bytes);
+            }
         }
         if is_fresh || is_stale {
             self.counts.age_max_ns = self.counts.age_max_ns.max(value.map_or(0, |(age, _)| age));
@@ -104,11 +107,9 @@ impl<'a> NaiveCache<'a> {
         if let Some(at) = found.filter(|_| is_counted) {
             self.entries[at].rank = index;
         }
-        if !is_fresh {
-            self.counts.miss_bytes += u64::from(bytes);
-        }
         if must_load {
             self.counts.loads += 1;
+            self.counts.load_bytes += u64::from(bytes);
             self.counts.peaks.add(now);
             self.load_times_ns.push(now);
             self.load(trace, index);
@@ -272,8 +273,8 @@ proptest! {
         let counted = Policy::LRU.replay(&trace, &setup);
         prop_assert_eq!(counted.requests, trace.counted().requests);
         let additive = |counts: &Replay| {
-            let Replay { requests, hits, stale, coalesced, misses, miss_bytes, loads, evictions, .. } = counts;
-            [requests, hits, stale, coalesced, misses, miss_bytes, loads, evictions].map(|count| *count)
+            let Replay { requests, hits, stale, coalesced, misses, miss_bytes, loads, load_bytes, evictions, .. } = counts;
+            [requests, hits, stale, coalesced, misses, miss_bytes, loads, load_bytes, evictions].map(|count| *count)
         };
         let (all, before) = (additive(all), additive(&before));
         let expected: Vec<u64> = all.iter().zip(before).map(|(all, before)| all - before).collect();

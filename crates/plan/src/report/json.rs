@@ -56,12 +56,16 @@ fn recommendation_json(recommendation: &Recommendation, has_times: bool) -> Valu
         cache.insert("swr".into(), duration(lifetime.swr_ns));
     }
     let mut limit = size(*capacity);
+    if let Some(max_object) = recommendation.max_object.filter(|_| matches!(capacity, Capacity::Bytes(_))) {
+        limit.insert("max_object".into(), max_object.into());
+    }
     limit.insert("policy".into(), policy.name.into());
     cache.insert("limit".into(), limit.into());
     let mut json = json!({
         "cache": cache,
         "hit_ratio": 1.0 - point.miss_ratio,
         "byte_hit_ratio": 1.0 - point.byte_miss_ratio,
+        "bytes_from_origin_ratio": point.byte_load_ratio,
         "wait_ratio": point.wait_ratio,
         "loads_per_request": point.load_ratio,
         "gain_of_double": recommendation.gain_of_double,
@@ -125,6 +129,7 @@ fn point(point: &Point) -> Value {
     let mut json = size(point.capacity);
     json.insert("miss_ratio".into(), point.miss_ratio.into());
     json.insert("byte_miss_ratio".into(), point.byte_miss_ratio.into());
+    json.insert("bytes_from_origin_ratio".into(), point.byte_load_ratio.into());
     json.insert("wait_ratio".into(), point.wait_ratio.into());
     json.insert("loads_per_request".into(), point.load_ratio.into());
     json.insert("exact".into(), point.is_exact.into());

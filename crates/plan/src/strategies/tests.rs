@@ -48,6 +48,7 @@ fn recommendation(trace: &Trace) -> Recommendation {
         cold_start: None,
         requests_per_s_max: 0.0,
         age_max_ns: 1_500 * MS,
+        max_object: None,
     }
 }
 
