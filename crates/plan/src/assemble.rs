@@ -5,13 +5,14 @@ use std::time::Duration;
 use stockade_model::units::format_duration;
 
 use crate::{
-    curve::{Curve, CurveSettings, Lifetime, curves, entry_max, sample},
+    curve::{Curve, CurveSettings, Lifetime, curves, sample},
     policy::Policy,
     read::LogContent,
-    recommend::recommend,
+    recommend::{SAVED_LOADS_MIN, recommend},
     replay::{Capacity, Ttl},
     report::Plan,
     trace::Trace,
+    warmup::Warmup,
 };
 
 /// The bytes of an entry of the proxy beside those of the response's body: key, headers, and the store's own. Measured with
@@ -26,11 +27,11 @@ const SWR_DIVISOR: u32 = 7;
 /// Sizes are powers of two: so many below and above the room that is given,
 const SIZES_BELOW: i32 = 5;
 const SIZES_ABOVE: i32 = 4;
-/// or so many up to twice the room beyond which more gives less than [`GAIN_MIN`].
+/// or so many up to twice the room beyond which more saves less than [`SAVED_MIN`] of the loads.
 const SIZES: usize = 10;
 /// Powers of two below the size of all objects that are examined for it.
 const SIZES_EXAMINED: u32 = 24;
-const GAIN_MIN: f64 = 0.001;
+const SAVED_MIN: f64 = 0.01;
 
 /// The options of a plan.
 #[derive(Clone, Debug)]
@@ -49,6 +50,12 @@ pub struct PlanOptions {
     pub sizes: Vec<SizeOption>,
     /// Replay all requests for each point.
     pub is_exact: bool,
+    /// The requests that fill the cache and do not count.
+    pub warmup: Warmup,
+    /// The largest entry that is stored, in bytes; `None`: the default of the cache, 1 MiB or a sixteenth of the room.
+    pub max_object: Option<u64>,
+    /// Bytes of an entry beside those of its response: [`OVERHEAD_BYTES`] as in the proxy, or 0 as in published curves.
+    pub overhead_bytes: u32,
 }
 
 /// A lifetime to compare.
@@ -88,6 +95,12 @@ pub enum PlanError {
         "the log has no times, so nothing expires in it: leave out --ttl and --staleness, or name the column with the time"
     )]
     NoTimes,
+    /// A log without times has no durations.
+    #[error("the log has no times: give --warmup as a share of its requests, such as 10%")]
+    WarmupNoTimes,
+    /// No request is left to count.
+    #[error("--warmup is as long as the log: give a shorter one, such as 10%")]
+    Warmup,
     /// All lifetimes are longer than the bound.
     #[error("every --ttl is longer than --staleness: give a shorter one, or leave --ttl out")]
     Staleness,
@@ -104,6 +117,13 @@ pub fn plan(
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Plan, PlanError> {
     let LogContent { trace, left_out, writes, summary, service_time, has_times } = content;
+    if !has_times && matches!(options.warmup, Warmup::Duration(_)) {
+        return Err(PlanError::WarmupNoTimes);
+    }
+    let trace = trace.with_warmup(options.warmup);
+    if trace.counted().requests == 0 {
+        return Err(PlanError::Warmup);
+    }
     let mut assumptions = Vec::new();
     let is_timed = options.staleness.is_some() || options.ttls.iter().any(|ttl| *ttl != TtlOption::Never);
     if !has_times && is_timed {
@@ -128,7 +148,8 @@ pub fn plan(
     };
     if trace.totals().bytes == 0 && options.memory.is_some_and(|memory| matches!(memory, Capacity::Bytes(_)))
     {
-        assumptions.push(format!("The log has no sizes: each entry takes {OVERHEAD_BYTES} bytes."));
+        assumptions
+            .push(format!("The log has no sizes: each entry takes {} bytes.", options.overhead_bytes.max(1)));
     }
     let latency = match (options.latency, service_time) {
         (LatencyOption::Fixed(latency), _) => latency,
@@ -150,7 +171,8 @@ pub fn plan(
         lifetimes,
         sizes: Vec::new(),
         latency_ns: nanos(latency),
-        overhead_bytes: OVERHEAD_BYTES,
+        overhead_bytes: options.overhead_bytes,
+        max_object: options.max_object,
     };
     let sample = sample(&trace);
     settings.sizes = sizes(options, &trace, sample.as_ref(), &settings);
@@ -230,7 +252,7 @@ fn sizes(
         None => trace.totals().bytes > 0,
     };
     let all = if has_bytes {
-        Capacity::Bytes(trace.footprint_bytes(OVERHEAD_BYTES).max(1))
+        Capacity::Bytes(trace.footprint_bytes(settings.overhead_bytes).max(1))
     } else {
         Capacity::Entries(trace.keys_estimate().max(1))
     };
@@ -266,7 +288,8 @@ fn useful_sizes(
     };
     // Room for everything is too little for an object that is larger than the part of it that one entry may take.
     let object_bytes = trace.requests().iter().map(|request| request.bytes).max().unwrap_or(0);
-    let largest_entry = u64::from(object_bytes) + u64::from(OVERHEAD_BYTES);
+    let largest_entry = u64::from(object_bytes) + u64::from(settings.overhead_bytes);
+    let entry_max = |size: Capacity| settings.entry_max(size);
     while entry_max(largest).is_some_and(|most| most < largest_entry)
         && entry_max(largest) < entry_max(largest.times(2.0))
     {
@@ -274,14 +297,16 @@ fn useful_sizes(
     }
     let powers = (0..SIZES_EXAMINED).rev().map(|power| largest.times(0.5_f64.powi(power.cast_signed())));
     // In a smaller one no entry fits.
-    let is_usable =
-        |size: &Capacity| entry_max(*size).map_or(size.size() > 0, |most| most > OVERHEAD_BYTES.into());
+    let is_usable = |size: &Capacity| {
+        entry_max(*size).map_or(size.size() > 0, |most| most > settings.overhead_bytes.into())
+    };
     let mut sizes: Vec<Capacity> = powers.filter(is_usable).collect();
     sizes.dedup();
     let examined = CurveSettings { policies: vec![Policy::LRU], sizes: sizes.clone(), ..settings.clone() };
     let is_enough = |curve: &Curve, size: usize| {
         let loads = |size: usize| curve.points.get(size).map_or(0.0, |point| point.load_ratio);
-        loads(size) - loads(curve.points.len() - 1) <= GAIN_MIN
+        let fewest = loads(curve.points.len() - 1);
+        loads(size) - fewest <= (SAVED_MIN * fewest).max(SAVED_LOADS_MIN)
     };
     let curves = curves(trace, sample, &examined, &|_, _| {});
     let enough = (0..sizes.len()).find(|size| curves.iter().all(|curve| is_enough(curve, *size)));
@@ -292,8 +317,146 @@ fn useful_sizes(
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
+    use stockade_logs::LogReader;
+
     use super::*;
-    use crate::trace::{NewRequest, TraceBuilder};
+    use crate::{
+        read::{KeyRules, REQUESTS_MAX, read},
+        report::FORMATS,
+        trace::{NewRequest, TraceBuilder},
+    };
+
+    /// The plan for lines of time in seconds, key and bytes.
+    fn planned(lines: &str, options: &PlanOptions) -> Result<Plan, PlanError> {
+        let format = "csv:time=0,key=1,size=2".parse().expect("a format");
+        let reader = LogReader::from_reader("log", lines.as_bytes(), Some(format)).expect("readable");
+        let content = read(reader, &KeyRules::default(), REQUESTS_MAX).expect("a log");
+        plan("log".to_owned(), content, options, &|_, _| {})
+    }
+
+    fn options(memory: Capacity, warmup: Warmup) -> PlanOptions {
+        PlanOptions {
+            memory: Some(memory),
+            ttls: vec![TtlOption::Fixed(Duration::from_hours(1))],
+            staleness: None,
+            latency: LatencyOption::Fixed(Duration::from_millis(1)),
+            policies: vec![Policy::LRU],
+            sizes: Vec::new(),
+            is_exact: false,
+            warmup,
+            max_object: None,
+            overhead_bytes: OVERHEAD_BYTES,
+        }
+    }
+
+    fn text(plan: &Plan) -> Vec<String> {
+        FORMATS[0].1(plan).lines().map(str::to_owned).collect()
+    }
+
+    /// Ten requests a second for a thousand objects of 100 kB, one after another, again and again.
+    #[test]
+    fn headline_is_that_of_a_warm_cache() {
+        let mut lines = String::new();
+        for n in 0..20_000 {
+            let _ = writeln!(lines, "{}.{},{},100000", n / 10, n % 10, n % 1_000);
+        }
+        let plan = |mebibytes: u64, warmup| {
+            planned(&lines, &options(Capacity::Bytes(mebibytes << 20), warmup)).expect("a plan")
+        };
+        let headline = |plan: &Plan| text(plan)[0].split("; ").next().map(str::to_owned).unwrap_or_default();
+        let (small, large) = (plan(4, Warmup::default()), plan(512, Warmup::default()));
+        let answer = |hits, loads| {
+            format!(
+                "lru, ttl 1h with swr 10s: hit ratio {hits} % once warm, {loads} requests a second to the origin at the busiest minute, none older than 1h10s"
+            )
+        };
+        assert_eq!(headline(&small), format!("4MiB, {}", answer("0.0", "10")));
+        assert_eq!(headline(&large), format!("512MiB, {}", answer("100.0", "0.0")));
+        let cold = "Cold start: 10 requests a second to the origin at the busiest minute of the first 3m20s; \
+             hit ratios and loads leave out the first 2,000 requests, which fill the cache.";
+        assert_eq!((text(&small)[4].as_str(), text(&large)[4].as_str()), (cold, cold));
+        // All requests: the first of each object is a miss.
+        let all = plan(512, Warmup::NONE);
+        assert!(headline(&all).contains("hit ratio 95.0 %, 10 requests a second"), "{}", headline(&all));
+        assert!(!text(&all).iter().any(|line| line.starts_with("Cold start")));
+        let short = options(Capacity::Bytes(4 << 20), Warmup::Duration(Duration::from_hours(1)));
+        assert_eq!(planned(&lines, &short).err(), Some(PlanError::Warmup));
+    }
+
+    /// 200 videos of 5 MB, five times each, and a page that is requested as often as all of them.
+    #[test]
+    fn larger_objects_are_planned_for() {
+        let mut lines = String::new();
+        for n in 0..1_000 {
+            let _ = writeln!(lines, "{n}.1,{},5000000\n{n}.2,page,2000", n % 200);
+        }
+        let room = options(Capacity::Bytes(2 << 30), Warmup::NONE);
+        let default = planned(&lines, &room).expect("a plan");
+        let point = default.recommendation.as_ref().expect("a cache").point;
+        assert!((point.miss_ratio - 0.500_5).abs() < 1e-9 && point.byte_load_ratio > 0.999, "{point:?}");
+        let note = "- 1,000 requests with 100.0 % of the bytes are for objects above 1MiB, which the cache does not store: --max-object 8MiB plans for them.";
+        assert!(text(&default).iter().any(|line| line == note), "{:?}", text(&default));
+        assert!(!FORMATS[0].1(&default).contains("max_object"));
+        let larger =
+            planned(&lines, &PlanOptions { max_object: Some(8 << 20), ..room.clone() }).expect("a plan");
+        let point = larger.recommendation.as_ref().expect("a cache").point;
+        assert!((point.miss_ratio - 201.0 / 2_000.0).abs() < 1e-9, "{point:?}");
+        assert!(
+            (point.byte_miss_ratio - 0.2).abs() < 1e-3 && (point.byte_load_ratio - 0.2).abs() < 1e-3,
+            "{point:?}"
+        );
+        let text = text(&larger);
+        assert!(text.iter().any(|line| line == "Bytes from the origin: 954 MiB of 4.66 GiB."), "{text:?}");
+        assert!(
+            FORMATS[0].1(&larger)
+                .ends_with("limit    = { bytes = \"2GiB\", max_object = \"8MiB\", policy = \"lru\" }\n")
+        );
+        assert!(!text.iter().any(|line| line.contains("--max-object")), "{text:?}");
+    }
+
+    /// Stale answers, and those of another request's load, are served; a refresh sends its bytes from the origin.
+    #[test]
+    fn byte_hit_ratio_counts_stale_and_coalesced_answers() {
+        // A miss, one that waits for it, a hit, then a stale answer with a refresh: 1,000 bytes each.
+        let lines = "0.0,a,1000\n0.5,a,1000\n2.0,a,1000\n12.5,a,1000\n";
+        let ttls = vec![TtlOption::Fixed(Duration::from_secs(10))];
+        let latency = LatencyOption::Fixed(Duration::from_secs(1));
+        let options = PlanOptions { ttls, latency, ..options(Capacity::Bytes(1 << 20), Warmup::NONE) };
+        let point = planned(lines, &options).expect("a plan").recommendation.expect("a cache").point;
+        assert_eq!((point.miss_ratio, point.byte_miss_ratio, point.byte_load_ratio), (0.75, 0.25, 0.5));
+    }
+
+    /// As many objects of 1,000 bytes as fit without an overhead.
+    #[test]
+    fn overhead_can_be_left_out() {
+        let mut lines = String::new();
+        for n in 0..300 {
+            let _ = writeln!(lines, "{n}.1,{},1000", n % 100);
+        }
+        let with = |overhead_bytes| {
+            let room = options(Capacity::Bytes(100_000), Warmup::NONE);
+            let plan = planned(&lines, &PlanOptions { overhead_bytes, ..room }).expect("a plan");
+            plan.recommendation.expect("a cache").point.miss_ratio
+        };
+        assert_eq!((with(OVERHEAD_BYTES), with(0)), (1.0, 1.0 / 3.0));
+    }
+
+    /// 100 URLs twice with 15 minutes between, each fresh for an hour.
+    #[test]
+    fn half_of_the_requests_for_urls_requested_twice_are_hits() {
+        let mut lines = String::new();
+        for n in 0..200 {
+            let _ = writeln!(lines, "{}.5,{},5000", n + n / 100 * 800, n % 100);
+        }
+        for latency_ms in [0, 1, 30_000] {
+            let latency = LatencyOption::Fixed(Duration::from_millis(latency_ms));
+            let options = PlanOptions { latency, ..options(Capacity::Bytes(64 << 20), Warmup::NONE) };
+            let plan = planned(&lines, &options).expect("a plan");
+            assert!(text(&plan)[0].contains(": hit ratio 50.0 %, "), "{}", text(&plan)[0]);
+        }
+    }
 
     /// Room for all objects of a small log is too little for one of them, of which a cache stores a sixteenth of its room at most.
     #[test]
@@ -311,9 +474,11 @@ mod tests {
                 sizes: Vec::new(),
                 latency_ns: 0,
                 overhead_bytes: OVERHEAD_BYTES,
+                max_object: None,
             };
             let all = Capacity::Bytes(trace.footprint_bytes(OVERHEAD_BYTES));
             let sizes = useful_sizes(all, &trace, None, &settings);
+            let entry_max = |size: Capacity| settings.entry_max(size);
             let entry_bytes = object_bytes + u64::from(OVERHEAD_BYTES);
             let (smallest, largest) = (sizes[0], sizes[sizes.len() - 1]);
             assert!(entry_max(smallest).is_some_and(|most| most > OVERHEAD_BYTES.into()), "{sizes:?}");

@@ -50,6 +50,8 @@ pub struct CurveSettings {
     pub latency_ns: u64,
     /// Bytes of an entry beside those of its response.
     pub overhead_bytes: u32,
+    /// The largest entry that is stored, in bytes; `None`: the default of the cache.
+    pub max_object: Option<u64>,
 }
 
 /// A curve.
@@ -65,7 +67,7 @@ pub struct Curve {
     pub error: Option<f64>,
 }
 
-/// A cache of one size. All ratios are shares of all requests.
+/// A cache of one size. All ratios are shares of the requests after the [warm-up](crate::Warmup).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     /// The size.
@@ -76,27 +78,30 @@ pub struct Point {
     pub wait_ratio: f64,
     /// Loads for each request, those in the background included.
     pub load_ratio: f64,
-    /// The bytes of requests with a load of their own, as a share of all bytes.
+    /// The bytes of misses as a share of all bytes: stale answers, and those of another request's load, are served.
     pub byte_miss_ratio: f64,
+    /// The bytes of loads, those in the background included, as a share of all bytes.
+    pub byte_load_ratio: f64,
     /// All requests were replayed.
     pub is_exact: bool,
 }
 
 impl Point {
-    /// Ratios of a replay. The denominators are the requests and bytes that a sample of this rate has on average.
+    /// Ratios of a replay. The denominators are the counted requests and bytes that a sample of this rate has on average.
     #[must_use]
     pub fn of(capacity: Capacity, replay: &Replay, trace: &Trace) -> Self {
-        let totals = trace.totals();
-        let requests = totals.requests as f64 * trace.sampled_share();
+        let counted = trace.counted();
+        let requests = counted.requests as f64 * trace.sampled_share();
         let ratio = |count: u64| if requests > 0.0 { (count as f64 / requests).min(1.0) } else { 0.0 };
-        let bytes = totals.object_bytes as f64 * trace.sampled_share();
-        let byte_miss_ratio = if bytes > 0.0 { (replay.miss_bytes as f64 / bytes).min(1.0) } else { 0.0 };
+        let bytes = counted.object_bytes as f64 * trace.sampled_share();
+        let byte_ratio = |count: u64| if bytes > 0.0 { (count as f64 / bytes).min(1.0) } else { 0.0 };
         Self {
             capacity,
             miss_ratio: ratio(replay.requests - replay.hits),
             wait_ratio: ratio(replay.misses + replay.coalesced),
             load_ratio: ratio(replay.loads),
-            byte_miss_ratio,
+            byte_miss_ratio: byte_ratio(replay.miss_bytes),
+            byte_load_ratio: byte_ratio(replay.load_bytes),
             is_exact: trace.is_whole(),
         }
     }
@@ -217,17 +222,23 @@ impl CurveSettings {
         CacheSetup {
             capacity,
             overhead_bytes: self.overhead_bytes,
-            entry_max: entry_max(capacity),
+            entry_max: self.entry_max(capacity),
             ttl: lifetime.ttl,
             swr_ns: lifetime.swr_ns,
             latency_ns: self.latency_ns,
         }
     }
+
+    /// The largest entry that the cache stores, in bytes. It has no such bound with a limit in entries.
+    pub(crate) fn entry_max(&self, capacity: Capacity) -> Option<u64> {
+        entry_max(capacity, self.max_object)
+    }
 }
 
-/// The largest entry that the cache stores by default. It has no such bound with a limit in entries.
-pub(crate) fn entry_max(capacity: Capacity) -> Option<u64> {
+/// As [`CurveSettings::entry_max`], with this bound or the default of the cache.
+pub(crate) fn entry_max(capacity: Capacity, max_object: Option<u64>) -> Option<u64> {
     let Capacity::Bytes(bytes) = capacity else { return None };
-    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-    Some(Limit::bytes(bytes).max_object_bytes(bytes) as u64)
+    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    let limit = Limit { max_object: max_object.map(size), ..Limit::bytes(size(bytes)) };
+    Some(limit.max_object_bytes(size(bytes)) as u64)
 }

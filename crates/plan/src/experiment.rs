@@ -30,7 +30,7 @@ const REQUESTS_MAX: usize = 60_000;
 const TTL_MIN_NS: u64 = 1_000_000_000;
 /// A load that the origin answers at once takes about this long.
 const LATENCY_MIN_NS: u64 = 1_000_000;
-/// Larger bodies are cut: they are larger than any entry of the cache, and the origin keeps all of them.
+/// Larger bodies are cut, unless the cache stores them.
 const BODY_BYTES_MAX: u32 = 4 << 20;
 /// The greatest difference between a figure and its prediction, as a share of the requests.
 pub const TOLERANCE: f64 = 0.01;
@@ -72,7 +72,9 @@ pub fn experiment(plan: &Plan) -> Option<Experiment> {
     let part = busiest(plan.trace.requests(), span_max, REQUESTS_MAX);
     let span_ns = part.last()?.at_ns - part.first()?.at_ns;
     let speed = (span_ns as f64 / LOAD_NS as f64).max(1.0);
-    let trace = faster(part, speed);
+    // Larger bodies are cut: they are larger than any entry of the cache, and the origin keeps all of them.
+    let largest = recommendation.max_object.unwrap_or(0).saturating_mul(2).max(BODY_BYTES_MAX.into());
+    let trace = faster(part, speed, u32::try_from(largest).unwrap_or(u32::MAX));
 
     let latency_ns = plan.settings.latency_ns.max(LATENCY_MIN_NS);
     let arms = arms(recommendation, ttl_ns, speed);
@@ -136,7 +138,7 @@ fn arms(recommendation: &Recommendation, ttl_ns: Option<u64>, speed: f64) -> Vec
 }
 
 /// The same requests in less time, with rounded sizes.
-fn faster(requests: &[Request], speed: f64) -> Trace {
+fn faster(requests: &[Request], speed: f64, bytes_max: u32) -> Trace {
     let mut builder = TraceBuilder::new(usize::MAX, 1);
     let first_ns = requests.first().map_or(0, |first| first.at_ns);
     for request in requests {
@@ -146,7 +148,7 @@ fn faster(requests: &[Request], speed: f64) -> Trace {
             reason = "not negative, and earlier"
         )]
         let at_ns = ((request.at_ns - first_ns) as f64 / speed) as u64;
-        let bytes = u64::from(rounded_size(request.bytes));
+        let bytes = u64::from(rounded_size(request.bytes, bytes_max));
         // The origin has one size for a URL: a key of several sizes becomes as many keys.
         let key = (bytes << 32) | u64::from(request.key);
         // Not a whole second, which would be spread.
@@ -157,8 +159,8 @@ fn faster(requests: &[Request], speed: f64) -> Trace {
 }
 
 /// The next of four sizes an octave.
-fn rounded_size(bytes: u32) -> u32 {
-    let steps = (f64::from(bytes.clamp(1, BODY_BYTES_MAX)).log2() * 4.0).ceil();
+fn rounded_size(bytes: u32, bytes_max: u32) -> u32 {
+    let steps = (f64::from(bytes.clamp(1, bytes_max)).log2() * 4.0).ceil();
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 1 and the maximum")]
     let size = (steps / 4.0).exp2().round() as u32;
     size
@@ -218,7 +220,7 @@ fn toml(plan: &Plan, arms: &[Arm], predicted: &[PredictedArm], trace: &Trace, sp
         let _ = write!(
             text,
             "\n[[arm]]\nname  = \"{name}\"\n{}",
-            cache_table("arm.cache", arm.policy, arm.capacity, arm.lifetime)
+            cache_table("arm.cache", arm.policy, arm.capacity, arm.lifetime, plan.settings.max_object)
         );
         let hits = 1.0 - predicted.miss_ratio;
         let loads = predicted.load_ratio * requests;
@@ -246,14 +248,15 @@ mod tests {
         for (bytes, rounded) in
             [(0, 1), (1, 1), (1_000, 1_024), (1_024, 1_024), (1_025, 1_218), (5 << 20, 4 << 20)]
         {
-            assert_eq!(rounded_size(bytes), rounded, "{bytes}");
+            assert_eq!(rounded_size(bytes, BODY_BYTES_MAX), rounded, "{bytes}");
         }
     }
 
     #[test]
     fn key_of_several_sizes_becomes_several_keys() {
         let at = |at_ns: u64, bytes: u32| Request { at_ns, key: 7, bytes };
-        let trace = faster(&[at(10, 1_000), at(20, 1_020), at(30, 5_000), at(40, 1_000)], 2.0);
+        let trace =
+            faster(&[at(10, 1_000), at(20, 1_020), at(30, 5_000), at(40, 1_000)], 2.0, BODY_BYTES_MAX);
         let requests: Vec<_> = trace.requests().iter().map(|request| (request.key, request.bytes)).collect();
         assert_eq!(requests, [(0, 1_024), (0, 1_024), (1, 5_793), (0, 1_024)]);
     }

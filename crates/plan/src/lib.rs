@@ -17,6 +17,7 @@ mod sample;
 mod scale;
 pub mod strategies;
 pub mod trace;
+mod warmup;
 
 pub use assemble::{LatencyOption, OVERHEAD_BYTES, PlanError, PlanOptions, SizeOption, TtlOption, plan};
 pub use policy::{POLICIES, Policy, UnknownPolicy};
@@ -24,6 +25,7 @@ pub use replay::{CacheSetup, Capacity, Replay, Ttl};
 pub use stockade_logs::{
     FORMATS as LOG_FORMATS, Format as LogFormat, Input as LogInput, LogError, LogReader,
 };
+pub use warmup::{Counted, Warmup};
 
 /// Compiles the examples of the README.
 #[cfg(doctest)]

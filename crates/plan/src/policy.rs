@@ -7,7 +7,7 @@ mod arc;
 mod belady;
 mod clock;
 mod clock2q_plus;
-mod fifo;
+pub(crate) mod fifo;
 mod heap;
 mod lfu;
 mod lirs;

@@ -12,6 +12,8 @@
 //! As in the cache, an expired entry keeps its room until it is replaced, evicted or swept, and each store sweeps two entries.
 //! Room is made when a load starts, as the cache reserves it; an entry that is evicted before its load ends is not stored.
 
+use std::mem;
+
 use stockade_cache::Policy as CachePolicy;
 
 use crate::{
@@ -109,7 +111,7 @@ impl CacheSetup {
     }
 }
 
-/// Counts of one replay, of the sampled requests.
+/// Counts of one replay, of the sampled requests after the [warm-up](crate::Warmup).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Replay {
     /// Requests.
@@ -122,8 +124,10 @@ pub struct Replay {
     pub coalesced: u64,
     /// Answered by a load of their own.
     pub misses: u64,
-    /// Bytes of the responses that no fresh entry answered.
+    /// Bytes of the misses.
     pub miss_bytes: u64,
+    /// Bytes of the loads, those in the background included: what the origin sends.
+    pub load_bytes: u64,
     /// Misses, and refreshes in the background.
     pub loads: u64,
     /// Entries evicted to make room.
@@ -132,6 +136,8 @@ pub struct Replay {
     pub age_max_ns: u64,
     /// The most loads in a second and in a minute.
     pub peaks: Peaks,
+    /// The same of the cold start: of all loads before [`Counted::cold_until_ns`](crate::Counted::cold_until_ns).
+    pub cold_peaks: Peaks,
 }
 
 /// The state of a key, present or not.
@@ -179,6 +185,9 @@ struct CacheReplay<'a, P> {
     /// A heavier entry is not stored.
     entry_max: u64,
     used: u64,
+    /// When counting begins; [`NONE`]: it has.
+    counts_from_ns: u64,
+    cold_until_ns: u64,
     counts: Replay,
 }
 
@@ -235,6 +244,8 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
             capacity,
             entry_max: setup.entry_max.map_or(capacity, |entry_max| entry_max.min(capacity)),
             used: 0,
+            counts_from_ns: trace.counted().from_ns,
+            cold_until_ns: trace.counted().cold_until_ns(),
             counts: Replay::default(),
         }
     }
@@ -259,22 +270,39 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
         }
     }
 
+    #[inline]
+    fn count_request(&mut self, now: u64) {
+        if now >= self.counts_from_ns {
+            self.counts = Replay { cold_peaks: mem::take(&mut self.counts.cold_peaks), ..Replay::default() };
+            self.counts_from_ns = NONE;
+        }
+        self.counts.requests += 1;
+    }
+
+    fn count_load(&mut self, request: &Request) {
+        self.counts.loads += 1;
+        self.counts.load_bytes += u64::from(request.bytes);
+        self.counts.peaks.add(request.at_ns);
+        if request.at_ns < self.cold_until_ns {
+            self.counts.cold_peaks.add(request.at_ns);
+        }
+    }
+
     /// Without lifetimes and latency.
     fn run(&mut self, trace: &Trace) {
         for (index, request) in trace.requests().iter().enumerate() {
             let access = self.access(index, request);
-            self.counts.requests += 1;
+            self.count_request(request.at_ns);
             if self.keys[access.key as usize].index == ABSENT {
                 self.counts.misses += 1;
                 self.counts.miss_bytes += u64::from(request.bytes);
-                self.counts.peaks.add(request.at_ns);
+                self.count_load(request);
                 self.store(&access);
             } else {
                 self.counts.hits += 1;
                 self.policy.on_hit(&access);
             }
         }
-        self.counts.loads = self.counts.misses;
     }
 
     fn run_timed(&mut self, trace: &Trace) {
@@ -288,7 +316,7 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
         let request = &trace.requests()[index];
         let mut access = self.access(index, request);
         let now = request.at_ns;
-        self.counts.requests += 1;
+        self.count_request(now);
         let state = self.state_at(now, access.key);
         let is_loading = state.is_loading();
         let is_present = state.index != ABSENT;
@@ -299,7 +327,6 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
             self.counts.hits += 1;
             return self.answer(&access, age);
         }
-        self.counts.miss_bytes += u64::from(request.bytes);
         match age {
             Some(age) if age < ttl_ns.saturating_add(self.setup.swr_ns) => {
                 self.counts.stale += 1;
@@ -314,13 +341,13 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
             }
             _ => {
                 self.counts.misses += 1;
+                self.counts.miss_bytes += u64::from(request.bytes);
                 if is_present {
                     self.policy.on_expired(&access);
                 }
             }
         }
-        self.counts.loads += 1;
-        self.counts.peaks.add(now);
+        self.count_load(request);
         let ttl_ns = match self.setup.ttl {
             Ttl::Never => NONE,
             Ttl::Fixed(ttl_ns) => ttl_ns,
@@ -414,7 +441,7 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
         let state = &mut self.keys[key as usize];
         debug_assert_ne!(state.index, ABSENT, "the policy evicted a key that is not there");
         self.used -= u64::from(state.weight);
-        let index = std::mem::replace(&mut state.index, ABSENT);
+        let index = mem::replace(&mut state.index, ABSENT);
         state.loaded_ns = NONE;
         self.present.swap_remove(index as usize);
         if let Some(moved) = self.present.get(index as usize) {
@@ -443,5 +470,7 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
     }
 }
 
+#[cfg(test)]
+mod naive_tests;
 #[cfg(test)]
 mod tests;

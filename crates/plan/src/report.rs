@@ -20,8 +20,9 @@ use crate::{
     policy::Policy,
     recommend::{NoRecommendation, Recommendation},
     replay::{Capacity, Ttl},
+    scale::scaled,
     strategies::{OriginModel, StrategyFigures},
-    trace::Trace,
+    trace::{Request, Trace},
 };
 
 /// A plan: the figures of a log, curves, and a cache.
@@ -145,7 +146,8 @@ fn answer(plan: &Plan) -> String {
     if plan.has_times {
         let _ = write!(text, ", {}", lifetime_text(*lifetime));
     }
-    let _ = write!(text, ": hit ratio {}", percent(1.0 - point.miss_ratio));
+    let warm = if plan.trace.counted().from_ns > 0 { " once warm" } else { "" };
+    let _ = write!(text, ": hit ratio {}{warm}", percent(1.0 - point.miss_ratio));
     if plan.has_times {
         let loads = rate(recommendation.loads_per_s_in_busiest_minute);
         let _ = write!(text, ", {loads} requests a second to the origin at the busiest minute");
@@ -155,8 +157,18 @@ fn answer(plan: &Plan) -> String {
         }
     }
     let size = if matches!(capacity, Capacity::Bytes(_)) { "memory" } else { "number of entries" };
-    let (gain, loss) = (100.0 * recommendation.gain_of_double, 100.0 * recommendation.loss_of_half);
-    let _ = write!(text, "; doubling the {size} gives {gain:.1} points, halving costs {loss:.1}.");
+    let half = recommendation.load_ratio_of_half;
+    let _ = if point.load_ratio > 0.0 {
+        let saved = percent(recommendation.loads_saved_by_double);
+        let added = percent(half / point.load_ratio - 1.0);
+        write!(text, "; doubling the {size} saves {saved} of the loads at the origin, halving adds {added}.")
+    } else {
+        write!(
+            text,
+            "; no loads are left to save, and half of the {size} has {:.1} for 100 requests.",
+            100.0 * half
+        )
+    };
     text
 }
 
@@ -182,6 +194,59 @@ fn log_sentence(plan: &Plan) -> String {
         let _ = write!(text, ", {} requests in the busiest second", rate(recommendation.requests_per_s_max));
     }
     text + "."
+}
+
+/// The bytes that the origin sends, in one sentence; `None` if the log has no sizes.
+fn bytes_sentence(plan: &Plan) -> Option<String> {
+    let all = plan.trace.counted().object_bytes as f64;
+    let chosen = plan.recommendation.as_ref().ok().filter(|_| all > 0.0)?;
+    let loads = format_size(chosen.point.byte_load_ratio * all);
+    Some(format!("Bytes from the origin: {loads} of {}.", format_size(all)))
+}
+
+/// Objects that the recommended cache does not store, in one sentence; `None`: it stores all.
+fn large_objects(plan: &Plan) -> Option<String> {
+    let chosen = plan.recommendation.as_ref().ok()?;
+    let entry_max = plan.settings.entry_max(chosen.capacity)?;
+    let entry = |bytes: u32| u64::from(bytes) + u64::from(plan.settings.overhead_bytes);
+    let is_large = |request: &&Request| entry(request.bytes) > entry_max;
+    let (mut requests, mut bytes, mut largest) = (0_u64, 0.0, 0);
+    for request in plan.trace.requests().iter().filter(is_large) {
+        requests += 1;
+        bytes += f64::from(request.bytes);
+        largest = largest.max(entry(request.bytes));
+    }
+    let share = plan.trace.sampled_share();
+    let all = plan.trace.totals().object_bytes as f64 * share;
+    (requests > 0).then(|| {
+        format!(
+            "{} with {} of the bytes are for objects above {}, which the cache does not store: --max-object {} plans for them.",
+            counted(scaled(requests, 1.0 / share), "request"),
+            percent((bytes / all).min(1.0)),
+            capacity_text(Capacity::Bytes(entry_max)),
+            format_exact_size(largest.next_power_of_two()),
+        )
+    })
+}
+
+/// The loads of an empty cache, and the requests that do not count, in one sentence; `None` without a warm-up.
+fn start_sentence(plan: &Plan) -> Option<String> {
+    let (from, all) = (plan.trace.counted(), plan.trace.totals().requests);
+    if from.from_ns == 0 {
+        return None;
+    }
+    let about = if plan.trace.is_whole() { "" } else { "about " };
+    let warmup = counted(all.saturating_sub(from.requests), "request");
+    let left_out = format!("it ratios and loads leave out the first {about}{warmup}, which fill the cache.");
+    let cold = plan.recommendation.as_ref().ok().and_then(|chosen| chosen.cold_start);
+    Some(match cold.filter(|_| plan.has_times) {
+        Some(cold) => format!(
+            "Cold start: {} requests a second to the origin at the busiest minute of the first {}; h{left_out}",
+            rate(cold.loads_per_s_in_busiest_minute),
+            format_span(Duration::from_nanos(cold.span_ns)),
+        ),
+        None => format!("H{left_out}"),
+    })
 }
 
 /// Assumptions, lines left out and errors of estimates, a sentence each.
@@ -235,13 +300,14 @@ fn notes(plan: &Plan) -> Vec<String> {
             percent(plan.trace.sampled_share())
         ));
     }
+    notes.extend(large_objects(plan));
     notes
 }
 
 /// The `[cache]` table of the recommendation.
 fn cache_block(recommendation: &Recommendation) -> String {
-    let Recommendation { policy, capacity, lifetime, .. } = recommendation;
-    cache_table("cache", policy, *capacity, *lifetime)
+    let Recommendation { policy, capacity, lifetime, max_object, .. } = recommendation;
+    cache_table("cache", policy, *capacity, *lifetime, *max_object)
 }
 
 /// The preset that serves with this lifetime.
@@ -250,7 +316,13 @@ fn strategy(lifetime: Lifetime) -> &'static str {
 }
 
 /// A table of this name with the settings of a cache.
-pub(crate) fn cache_table(name: &str, policy: &Policy, capacity: Capacity, lifetime: Lifetime) -> String {
+pub(crate) fn cache_table(
+    name: &str,
+    policy: &Policy,
+    capacity: Capacity,
+    lifetime: Lifetime,
+    max_object: Option<u64>,
+) -> String {
     let strategy = strategy(lifetime);
     let mut table = format!("[{name}]\nstrategy = \"{strategy}\"\n");
     let ttl = lifetime.ttl.default_ns().map_or_else(|| "none".to_owned(), nanos_text);
@@ -260,7 +332,12 @@ pub(crate) fn cache_table(name: &str, policy: &Policy, capacity: Capacity, lifet
     }
     let size = match capacity {
         Capacity::Entries(entries) => format!("entries = {entries}"),
-        Capacity::Bytes(bytes) => format!("bytes = \"{}\"", format_exact_size(bytes)),
+        Capacity::Bytes(bytes) => {
+            let max_object = max_object.map(|object| format_exact_size(object.min(bytes)));
+            let max_object =
+                max_object.map_or(String::new(), |object| format!(", max_object = \"{object}\""));
+            format!("bytes = \"{}\"{max_object}", format_exact_size(bytes))
+        }
     };
     let _ = writeln!(table, "limit    = {{ {size}, policy = \"{}\" }}", policy.name);
     table

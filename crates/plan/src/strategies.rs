@@ -141,6 +141,9 @@ fn limit_of(recommendation: &Recommendation, sampled_share: f64) -> Limit {
         Capacity::Entries(entries) => Limit::entries(usize::try_from(entries).unwrap_or(usize::MAX)),
         Capacity::Bytes(bytes) => Limit::bytes(usize::try_from(bytes).unwrap_or(usize::MAX)),
     };
+    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    let max_object = recommendation.max_object.filter(|_| limit.bytes.is_some()).map(size);
+    let limit = Limit { max_object: max_object.or(limit.max_object), ..limit };
     recommendation.policy.shipped.map_or(limit.clone(), |policy| Limit { policy, ..limit })
 }
 

@@ -14,7 +14,7 @@ use std::{hash::BuildHasher, sync::OnceLock};
 use foldhash::quality::FixedState;
 use hashbrown::{HashTable, hash_table};
 
-use crate::scale::scaled;
+use crate::{scale::scaled, warmup::Counted};
 
 /// A key, by its number.
 pub type Key = u32;
@@ -61,6 +61,7 @@ pub struct Trace {
     keys: usize,
     sampled_share: f64,
     totals: Totals,
+    pub(crate) counted: Counted,
     /// For how long each response is fresh, in nanoseconds, where the log says so; empty: it never does.
     ttls_ns: Vec<Option<u64>>,
     /// The position of the next request for the same key, once a policy has asked for it.
@@ -267,6 +268,7 @@ impl TraceBuilder {
             requests: self.requests,
             keys: self.keys,
             sampled_share: 0.5f64.powi(i32::try_from(self.halvings).unwrap_or(i32::MAX)),
+            counted: Counted::all(&self.totals),
             totals: self.totals,
             ttls_ns: self.ttls_ns,
             next: OnceLock::new(),
@@ -392,7 +394,8 @@ impl Trace {
         nth: usize,
     ) -> Self {
         let sampled_share = self.sampled_share / nth as f64;
-        Self { requests, keys, sampled_share, totals: self.totals, ttls_ns, next: OnceLock::new() }
+        let Self { totals, counted, .. } = *self;
+        Self { requests, keys, sampled_share, totals, counted, ttls_ns, next: OnceLock::new() }
     }
 
     /// The sum of the last known sizes of all sampled keys, each with an overhead; scaled to the whole log.

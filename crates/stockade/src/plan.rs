@@ -10,7 +10,7 @@ use std::{fs, io::ErrorKind, path::Path, sync::Mutex, time::Duration};
 use stockade_model::{capacity::Capacity, latency::Latency, seed::Seed};
 
 use stockade_plan::{
-    LogInput, LogReader, PlanOptions,
+    LogInput, LogReader, OVERHEAD_BYTES, PlanOptions,
     experiment::experiment,
     plan as compute,
     read::{DroppedParameters, KeyRules, REQUESTS_MAX, STATUSES, read},
@@ -75,6 +75,9 @@ pub fn plan(args: &PlanArgs) -> Result<Exit, CommandError> {
         policies: args.policies(),
         sizes: args.sizes.clone(),
         is_exact: args.exact,
+        warmup: args.warmup,
+        max_object: args.max_object,
+        overhead_bytes: if args.no_overhead { 0 } else { OVERHEAD_BYTES },
     };
     let live = Mutex::new(None);
     let progress = |done: usize, all: usize| {

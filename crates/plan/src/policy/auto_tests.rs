@@ -96,7 +96,7 @@ fn auto_is_near_the_best_candidate() {
             (Capacity::Bytes(u64::from(ROOM) * 6_000), ["sieve", "s3-fifo", "lru", "gdsf"]),
         ] {
             let setup =
-                CacheSetup { entry_max: crate::curve::entry_max(capacity), ..CacheSetup::of(capacity) };
+                CacheSetup { entry_max: crate::curve::entry_max(capacity, None), ..CacheSetup::of(capacity) };
             let misses = |policy: &str| {
                 ratio(&Policy::named(policy).expect("it is registered").replay(&trace, &setup))
             };

@@ -22,6 +22,7 @@ pub(super) fn render(plan: &Plan) -> String {
         "keys_exact": plan.trace.is_whole(),
         "bytes": plan.trace.totals().bytes,
         "span_s": plan.has_times.then(|| seconds(plan.trace.totals().span_ns)),
+        "warmup_requests": plan.trace.totals().requests.saturating_sub(plan.trace.counted().requests),
         "curves": plan.curves.iter().map(curve).collect::<Vec<_>>(),
     });
     if let Ok(recommendation) = &plan.recommendation {
@@ -55,21 +56,34 @@ fn recommendation_json(recommendation: &Recommendation, has_times: bool) -> Valu
         cache.insert("swr".into(), duration(lifetime.swr_ns));
     }
     let mut limit = size(*capacity);
+    if let Some(max_object) = recommendation.max_object.filter(|_| matches!(capacity, Capacity::Bytes(_))) {
+        limit.insert("max_object".into(), max_object.into());
+    }
     limit.insert("policy".into(), policy.name.into());
     cache.insert("limit".into(), limit.into());
     let mut json = json!({
         "cache": cache,
         "hit_ratio": 1.0 - point.miss_ratio,
         "byte_hit_ratio": 1.0 - point.byte_miss_ratio,
+        "bytes_from_origin_ratio": point.byte_load_ratio,
         "wait_ratio": point.wait_ratio,
         "loads_per_request": point.load_ratio,
         "gain_of_double": recommendation.gain_of_double,
         "loss_of_half": recommendation.loss_of_half,
+        "loads_saved_by_double": recommendation.loads_saved_by_double,
+        "loads_per_request_of_half": recommendation.load_ratio_of_half,
         "exact": point.is_exact,
     });
     if has_times {
         json["source_loads_per_s_max"] = recommendation.loads_per_s_max.into();
         json["source_loads_per_s_busiest_minute"] = recommendation.loads_per_s_in_busiest_minute.into();
+        if let Some(cold) = recommendation.cold_start {
+            json["cold_start"] = json!({
+                "span_s": seconds(cold.span_ns),
+                "source_loads_per_s_max": cold.loads_per_s_max,
+                "source_loads_per_s_busiest_minute": cold.loads_per_s_in_busiest_minute,
+            });
+        }
         json["requests_per_s_max"] = recommendation.requests_per_s_max.into();
         if recommendation.age_max_ns != u64::MAX {
             json["stale_max_s"] = seconds(recommendation.age_max_ns).into();
@@ -115,6 +129,7 @@ fn point(point: &Point) -> Value {
     let mut json = size(point.capacity);
     json.insert("miss_ratio".into(), point.miss_ratio.into());
     json.insert("byte_miss_ratio".into(), point.byte_miss_ratio.into());
+    json.insert("bytes_from_origin_ratio".into(), point.byte_load_ratio.into());
     json.insert("wait_ratio".into(), point.wait_ratio.into());
     json.insert("loads_per_request".into(), point.load_ratio.into());
     json.insert("exact".into(), point.is_exact.into());

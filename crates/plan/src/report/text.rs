@@ -3,12 +3,15 @@
 use std::fmt::Write as _;
 
 use super::{
-    Plan, answer, cache_block, curve_table, lifetime_text, log_sentence, notes, strategies_heading,
-    strategies_table,
+    Plan, answer, bytes_sentence, cache_block, curve_table, lifetime_text, log_sentence, notes,
+    start_sentence, strategies_heading, strategies_table,
 };
 
 pub(super) fn render(plan: &Plan) -> String {
     let mut text = format!("{}\n\n{}\n", answer(plan), log_sentence(plan));
+    for line in [bytes_sentence(plan), start_sentence(plan)].into_iter().flatten() {
+        let _ = writeln!(text, "{line}");
+    }
     for note in notes(plan) {
         let _ = writeln!(text, "- {note}");
     }

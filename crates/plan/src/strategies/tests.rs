@@ -41,10 +41,14 @@ fn recommendation(trace: &Trace) -> Recommendation {
         point: Point::of(capacity, &Replay::default(), trace),
         gain_of_double: 0.0,
         loss_of_half: 0.0,
+        loads_saved_by_double: 0.0,
+        load_ratio_of_half: 0.0,
         loads_per_s_max: 0.0,
         loads_per_s_in_busiest_minute: 0.0,
+        cold_start: None,
         requests_per_s_max: 0.0,
         age_max_ns: 1_500 * MS,
+        max_object: None,
     }
 }
 

@@ -17,7 +17,7 @@ use stockade_model::{
     units::{format_exact_size, parse_duration, parse_percent, parse_size},
 };
 use stockade_plan::{
-    Capacity, LatencyOption, LogFormat, OVERHEAD_BYTES, POLICIES, Policy, SizeOption, TtlOption,
+    Capacity, LatencyOption, LogFormat, OVERHEAD_BYTES, POLICIES, Policy, SizeOption, TtlOption, Warmup,
     read::DroppedParameters, report::FORMATS, strategies::Candidate,
 };
 
@@ -29,7 +29,7 @@ const COMPARED: [&str; 3] = ["fifo", "w-tinylfu", "belady"];
 
 /// The arguments of a plan from a log.
 #[cfg(feature = "http")]
-const LOG_ARGS: [&str; 18] = [
+const LOG_ARGS: [&str; 21] = [
     "logs",
     "input",
     "memory",
@@ -40,6 +40,9 @@ const LOG_ARGS: [&str; 18] = [
     "policy",
     "sizes",
     "exact",
+    "warmup",
+    "max_object",
+    "no_overhead",
     "status",
     "drop_parameters",
     "by_host",
@@ -96,6 +99,16 @@ pub struct PlanArgs {
     /// Replay every request for every point of the curves, instead of a sample
     #[arg(long)]
     pub exact: bool,
+    /// Requests at the start that fill the cache: a share of all, such as 10%, or a time, such as 1h; hit ratios and loads leave them
+    /// out, and the loads of the cold start are printed apart; 0: count all
+    #[arg(long, value_name = "P%|D", default_value = "10%", value_parser = warmup)]
+    pub warmup: Warmup,
+    /// Largest entry that is stored [default: 1MiB, or a sixteenth of the size if that is less]
+    #[arg(long, value_name = "SIZE", value_parser = max_object)]
+    pub max_object: Option<u64>,
+    /// Count the bytes of responses only, not the 1,330 more of an entry: published curves can be reproduced
+    #[arg(long, conflicts_with_all = ["strategies", "experiment"])]
+    pub no_overhead: bool,
     /// Statuses whose requests count [default: those that may be cached, and 304]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(100..=599))]
     pub status: Vec<u16>,
@@ -123,7 +136,7 @@ pub struct PlanArgs {
     pub experiment: Option<PathBuf>,
     /// Run that experiment, which takes some minutes, and print predicted beside measured figures
     #[cfg(feature = "http")]
-    #[arg(long)]
+    #[arg(long, conflicts_with = "no_overhead")]
     pub verify: bool,
     /// Format on standard output
     #[arg(long, default_value = "text", value_parser = PossibleValuesParser::new(FORMATS.map(|(name, _)| name)))]
@@ -279,6 +292,24 @@ fn size(text: &str) -> Result<SizeOption, String> {
         return share.map(SizeOption::Share).ok_or_else(|| "write a share above 0 %, such as 10%".to_owned());
     }
     capacity(text).map(SizeOption::Fixed)
+}
+
+fn max_object(text: &str) -> Result<u64, String> {
+    match parse_size(text).map_err(|error| error.to_string())? {
+        0 => Err("a cache that stores nothing has no hits: write at least 1B".to_owned()),
+        bytes => Ok(bytes),
+    }
+}
+
+fn warmup(text: &str) -> Result<Warmup, String> {
+    if text == "0" {
+        return Ok(Warmup::NONE);
+    }
+    if text.ends_with('%') {
+        let share = parse_percent(text).filter(|share| *share < 1.0);
+        return share.map(Warmup::Share).ok_or_else(|| "write a share below 100 %, such as 10%".to_owned());
+    }
+    parse_duration(text).map(Warmup::Duration).map_err(|error| format!("{error}, or a share, such as `10%`"))
 }
 
 fn ttl(text: &str) -> Result<TtlOption, String> {
