@@ -23,7 +23,8 @@ pub use assemble::{LatencyOption, OVERHEAD_BYTES, PlanError, PlanOptions, SizeOp
 pub use policy::{POLICIES, Policy, UnknownPolicy};
 pub use replay::{CacheSetup, Capacity, Replay, Ttl};
 pub use stockade_logs::{
-    FORMATS as LOG_FORMATS, Format as LogFormat, Input as LogInput, LogError, LogReader,
+    FORMATS as LOG_FORMATS, Format as LogFormat, Input as LogInput, KnownValues, LogError, LogReader,
+    LogSummary,
 };
 pub use warmup::{Counted, Warmup};
 

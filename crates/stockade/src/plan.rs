@@ -7,10 +7,10 @@ mod verify;
 
 use std::{fs, io::ErrorKind, path::Path, sync::Mutex, time::Duration};
 
-use stockade_model::{capacity::Capacity, latency::Latency, seed::Seed};
+use stockade_model::{capacity::Capacity, latency::Latency, seed::Seed, units::format_count};
 
 use stockade_plan::{
-    LogInput, LogReader, OVERHEAD_BYTES, PlanOptions,
+    KnownValues, LogFormat, LogInput, LogReader, LogSummary, OVERHEAD_BYTES, PlanOptions,
     experiment::experiment,
     plan as compute,
     read::{DroppedParameters, KeyRules, REQUESTS_MAX, STATUSES, read},
@@ -52,6 +52,9 @@ pub fn plan(args: &PlanArgs) -> Result<Exit, CommandError> {
     let content = read(reader, &rules, REQUESTS_MAX)?;
     for bad in &content.summary.first_bad {
         message(&format!("left out: {bad}"));
+    }
+    if let Some(doubt) = doubt(&content.summary) {
+        message(&doubt);
     }
     if content.summary.lines == 0 {
         return Err(CommandError::Usage(format!(
@@ -99,6 +102,36 @@ pub fn plan(args: &PlanArgs) -> Result<Exit, CommandError> {
         }
     }
     confirm(args, &plan)
+}
+
+/// What an access log does not tell. Traces have no statuses and often no times; that is their format.
+fn doubt(summary: &LogSummary) -> Option<String> {
+    let is_access_log = matches!(
+        summary.format,
+        LogFormat::Common
+            | LogFormat::Json
+            | LogFormat::W3c
+            | LogFormat::Har
+            | LogFormat::Layout(_)
+            | LogFormat::Pattern(_)
+    );
+    let KnownValues { times, statuses, sizes, .. } = summary.known;
+    let missing: Vec<&str> = [(times, "times"), (statuses, "statuses"), (sizes, "sizes")]
+        .into_iter()
+        .filter(|(count, _)| *count == 0)
+        .map(|(_, what)| what)
+        .collect();
+    let without_offset = summary.times_without_offset;
+    match (missing.is_empty(), without_offset) {
+        _ if !is_access_log || summary.requests == 0 => None,
+        (false, _) => {
+            Some(format!("the log has no {}: the answer does without them", missing.join(" and no ")))
+        }
+        (true, 1..) => {
+            Some(format!("{} times without an offset were read as UTC", format_count(without_offset)))
+        }
+        (true, 0) => None,
+    }
 }
 
 /// The setting of a route whose keys leave out the same parameters.

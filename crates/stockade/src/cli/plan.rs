@@ -73,8 +73,8 @@ pub struct PlanArgs {
     #[cfg(feature = "http")]
     #[arg(long, value_name = "FILE", requires = "live")]
     pub admin_token_file: Option<PathBuf>,
-    /// Format of the logs: clf, combined, json, har, oracle-general, twitter, meta, keys, lirs, arc, csv:COLUMNS, or a pattern of
-    /// nginx, Apache or Varnish [default: told by the file]
+    /// Format of the logs: clf, combined, json, w3c, envoy, alb, elb, s3, haproxy, squid, nginx-proxy-manager, har, oracle-general,
+    /// twitter, meta, keys, lirs, arc, csv:COLUMNS, or a pattern of nginx, Apache or Varnish [default: told by the file]
     #[arg(long, value_name = "FORMAT")]
     pub input: Option<LogFormat>,
     /// Size of the cache, such as 512MiB, or a number of entries [default: chosen]
