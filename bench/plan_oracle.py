@@ -72,7 +72,7 @@ def traces(jar, directory):
 
 
 def planned(program, file, policies, sizes, *more):
-    command = [program, "plan", file, "--input", "oracle-general", "--ttl", "never", "--origin-latency", "0"]
+    command = [program, "plan", file, "--input", "oracle-general", "--ttl", "never", "--origin-latency", "0", "--warmup", "0"]
     command += ["--policy", ",".join(policies), "--sizes", ",".join(map(str, sizes)), "--format", "json", *more]
     plan = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
     return {

@@ -96,13 +96,13 @@ struct Piped {
 fn answer_comes_first_and_the_block_last() {
     let sandbox = Sandbox::new();
     let log = sandbox.file("access.log", &small_log());
-    let output = plan(&sandbox, &[&log, "--memory", "1MiB", "--origin-latency", "100ms"]);
+    let output = plan(&sandbox, &[&log, "--memory", "1MiB", "--origin-latency", "100ms", "--warmup", "0"]);
     let lines: Vec<&str> = output.stdout.lines().collect();
     // Each page is loaded when it is requested first, and once more after its ttl of a minute.
     assert_eq!(
         lines[0],
         "1MiB, sieve, ttl 60s with swr 10s: hit ratio 83.3 %, 0.1 requests a second to the origin at the busiest minute, none older \
-         than 70s; doubling the memory gives 0.0 points, halving costs 0.0."
+         than 70s; doubling the memory saves 0.0 % of the loads at the origin, halving adds 0.0 %."
     );
     assert_eq!(lines[1], "");
     let about = format!("{log}: 60 requests for 5 keys in ");
@@ -396,8 +396,13 @@ fn pattern_of_the_server_names_the_fields() {
     assert!(output.stdout.contains("20 requests for 4 keys in 20s, "), "{}", output.stdout);
     assert!(output.stdout.contains("- A load takes 50ms, the median of the log."), "{}", output.stdout);
     let trace = sandbox.file("trace.txt", "a\nb\na\nc\na\nb\n");
-    let plan =
-        json(&sandbox, &[&trace, "--input", "keys", "--ttl", "never", "--sizes", "1,2,3", "--policy", "lru"]);
+    let plan = json(
+        &sandbox,
+        &[
+            &trace, "--input", "keys", "--ttl", "never", "--sizes", "1,2,3", "--policy", "lru", "--warmup",
+            "0",
+        ],
+    );
     let points = plan["curves"][0]["points"].as_array().expect("points");
     let misses: Vec<_> =
         points.iter().map(|point| (6.0 * point["miss_ratio"].as_f64().unwrap()).round()).collect();
