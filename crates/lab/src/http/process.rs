@@ -194,18 +194,15 @@ mod tests {
     fn server_with_a_helper() -> (Child, SampledProcess, [u32; 2]) {
         let script = "sh -c 'kill -STOP $$' & sleep 60 & wait";
         let server = Command::new("sh").args(["-c", script]).spawn().expect("it starts");
-        loop {
-            let mut children = proc::process_tree(server.id());
+        let mut children = Vec::new();
+        while children.len() != 2 || !proc::is_stopped(children[0]) {
+            std::thread::yield_now();
+            children = proc::process_tree(server.id());
             children.retain(|id| *id != server.id());
             children.sort_by_key(|id| !proc::is_stopped(*id));
-            if let [helper, worker] = children[..]
-                && proc::is_stopped(helper)
-            {
-                let process = SampledProcess::tree(Role::Proxy, server.id());
-                return (server, process, [helper, worker]);
-            }
-            std::thread::yield_now();
         }
+        let process = SampledProcess::tree(Role::Proxy, server.id());
+        (server, process, [children[0], children[1]])
     }
 
     #[test]
