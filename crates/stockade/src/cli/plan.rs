@@ -60,7 +60,7 @@ const STRATEGY_BYTES_MAX: u64 = 16 << 20;
 const BYTES_MIN: u64 = (16 * OVERHEAD_BYTES as u64).next_power_of_two();
 
 #[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+#[cfg_attr(feature = "http", expect(clippy::struct_excessive_bools, reason = "each is a flag of its own"))]
 pub struct PlanArgs {
     /// Access logs or traces, plain, .gz or .zst; `-` is standard input
     #[cfg_attr(feature = "http", arg(value_name = "LOG", required_unless_present = "live"))]
