@@ -246,6 +246,8 @@ fn age_is_that_of_the_longest_ttl() {
         let mut builder = TraceBuilder::new(usize::MAX, 1);
         let ttl_ns = ttl_s.map(|seconds| seconds * SECOND_NS);
         builder.push(&NewRequest { at_ns: 1, key: b"a", bytes: None, ttl_ns });
+        // A shorter one decides nothing.
+        builder.push(&NewRequest { at_ns: 2, key: b"b", bytes: None, ttl_ns: ttl_ns.map(|_| SECOND_NS) });
         let lifetime = Lifetime { ttl: Ttl::Logged { default_ns: 60 * SECOND_NS }, swr_ns: 10 * SECOND_NS };
         age_max_ns(lifetime, &builder.finish()) / SECOND_NS
     };
