@@ -133,7 +133,7 @@ pub enum Fetch {
     Coalesce {
         /// How long a waiter waits.
         wait_timeout: Duration,
-        /// What a waiter without a stale value does after that.
+        /// A waiter without a stale value receives an error after that time, or loads.
         then: AfterWait,
     },
 }

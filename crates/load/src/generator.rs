@@ -241,13 +241,9 @@ impl LoadTest {
     }
 
     fn in_flight_limit(&self) -> InFlightLimit {
-        let own_peak = self.plan.peak_per_second() * self.share.fraction();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float saturates")]
-        let enough = (own_peak * self.options.timeout.as_secs_f64()).ceil() as usize;
-        let all = self
-            .plan
-            .requests()
-            .map_or(usize::MAX, |all| usize::try_from(self.share.below(all)).unwrap_or(usize::MAX));
+        let enough = (self.own_peak_per_second() * self.options.timeout.as_secs_f64()).ceil() as usize;
+        let all = self.plan.requests().map_or(usize::MAX, |all| self.own_part(all));
         let enough = enough.min(all).max(self.own_burst());
         let most = match self.max_in_flight {
             Some(max) => self.share.part_of(max).max(1),
@@ -261,11 +257,20 @@ impl LoadTest {
         self.share.part_of(self.plan.connections_max())
     }
 
+    /// This generator's highest rate.
+    fn own_peak_per_second(&self) -> f64 {
+        self.plan.peak_per_second() * self.share.fraction()
+    }
+
+    /// This generator's part of so many requests.
+    fn own_part(&self, requests: u64) -> usize {
+        usize::try_from(self.share.below(requests)).unwrap_or(usize::MAX)
+    }
+
     /// This generator's requests of the largest burst that need a connection each.
     fn own_burst(&self) -> usize {
         // HTTP/2 requests share connections.
-        let burst = if self.options.http2 { 0 } else { self.plan.burst_max() };
-        usize::try_from(self.share.below(burst)).unwrap_or(usize::MAX)
+        self.own_part(if self.options.http2 { 0 } else { self.plan.burst_max() })
     }
 
     fn threads(&self) -> usize {
@@ -276,9 +281,8 @@ impl LoadTest {
         if self.plan.connections_max() > 0 {
             return cores;
         }
-        let own_peak = self.plan.peak_per_second() * self.share.fraction();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float saturates")]
-        let needed = (own_peak / REQUESTS_PER_S_PER_THREAD).ceil() as usize;
+        let needed = (self.own_peak_per_second() / REQUESTS_PER_S_PER_THREAD).ceil() as usize;
         needed.clamp(1, cores)
     }
 

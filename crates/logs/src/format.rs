@@ -172,9 +172,28 @@ impl fmt::Display for Format {
 }
 
 impl Format {
+    /// True for logs of servers and services, whose requests have times, statuses and sizes. A trace may have keys alone.
+    #[must_use]
+    pub fn is_access_log(&self) -> bool {
+        match self {
+            Self::Common | Self::Json | Self::W3c | Self::Har | Self::Layout(_) | Self::Pattern(_) => true,
+            Self::OracleGeneral
+            | Self::Twitter
+            | Self::Meta
+            | Self::Keys
+            | Self::Lirs
+            | Self::Arc
+            | Self::Csv(_) => false,
+        }
+    }
+
     /// True if the requests of its logs go to many hosts, so that the URL of an object has the host.
     pub(crate) fn is_forward(&self) -> bool {
-        matches!(self, Self::Har) || matches!(self, Self::Layout(layout) if layout.name() == "squid")
+        match self {
+            Self::Har => true,
+            Self::Layout(layout) => layout.is_forward(),
+            _ => false,
+        }
     }
 
     /// The parser of its lines; none: it has no lines.

@@ -76,7 +76,7 @@ pub(crate) fn lines_of(head: &[u8]) -> Vec<&[u8]> {
     lines.filter(|line| !line.trim_ascii().is_empty()).collect()
 }
 
-/// The format of which at least `tenths` of the lines are.
+/// The first format that can read at least this many tenths of the lines.
 fn guess_of_lines(mut lines: Vec<&[u8]>, tenths: usize) -> Result<Format, &'static str> {
     let Some(first) = lines.first() else { return Err("its first lines are blank") };
     if lines.iter().any(|line| memchr(0, line).is_some()) {
@@ -132,7 +132,7 @@ fn by_name(name: &str) -> Option<Format> {
     }
 }
 
-/// True if so many tenths of the lines are of this format.
+/// True if the format can read at least this many tenths of the lines.
 fn is_format_of(format: &Format, lines: &[&[u8]], tenths: usize) -> bool {
     let Some(mut parser) = format.line_parser() else { return false };
     let good = lines.iter().filter(|line| parser.parse(line, &mut |_| {}).is_ok()).count();

@@ -163,7 +163,7 @@ pub struct LogSummary {
     pub bytes_read: u64,
 }
 
-/// How many of the requests of a log have each of these values. A log that has none of them tells little.
+/// Counts of the requests of a log that have a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KnownValues {
     /// Requests that have a time.

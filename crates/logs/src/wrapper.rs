@@ -13,7 +13,7 @@ use crate::{input::LINE_BYTES_MAX, value::Problem};
 /// The lines of a head that decide: a line may be cut off, or of another program.
 const LINES: usize = 5;
 
-/// What is around each line.
+/// The text of a container runtime around each line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wrapper {
     /// `{"log":"LINE\n","stream":"stdout","time":"2026-01-31T08:00:01.25Z"}`
@@ -45,11 +45,11 @@ struct DockerLine<'a> {
 }
 
 impl Wrapper {
-    /// The wrapper of the lines that begin like this; none: there is none.
+    /// The wrapper of the lines of a head; `None`: the lines have no wrapper.
     pub fn of(head: &[u8]) -> Option<Self> {
-        let lines =
+        let mut lines =
             head.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()).take(LINES);
-        lines.into_iter().find_map(|line| {
+        lines.find_map(|line| {
             [Self::Docker, Self::Cri].into_iter().find(|wrapper| wrapper.unwrap(line).is_some())
         })
     }
@@ -58,6 +58,16 @@ impl Wrapper {
         match self {
             Self::Docker => unwrap_docker(line),
             Self::Cri => unwrap_cri(line),
+        }
+    }
+
+    /// The message about a line without this wrapper.
+    fn problem(self) -> &'static str {
+        match self {
+            Self::Docker => {
+                "the line is not one of Docker's, as `{\"log\":\"...\\n\",\"stream\":\"stdout\",\"time\":\"...\"}`"
+            }
+            Self::Cri => "the line is not one of a container, as `2026-01-31T08:00:01.25Z stdout F ...`",
         }
     }
 }
@@ -134,18 +144,7 @@ impl Unwrapper {
 
     /// The line of the program; none: it is a part, and the next line goes on with it.
     pub fn unwrap<'a>(&mut self, line: &'a [u8]) -> Result<Option<Unwrapped<'a>>, Problem> {
-        const FORM: [(Wrapper, &str); 2] = [
-            (
-                Wrapper::Docker,
-                "the line is not one of Docker's, as `{\"log\":\"...\\n\",\"stream\":\"stdout\",\"time\":\"...\"}`",
-            ),
-            (Wrapper::Cri, "the line is not one of a container, as `2026-01-31T08:00:01.25Z stdout F ...`"),
-        ];
-        let Some(mut line) = self.wrapper.unwrap(line) else {
-            let form =
-                FORM.iter().find(|(wrapper, _)| *wrapper == self.wrapper).map_or("", |(_, form)| *form);
-            return Err(form.into());
-        };
+        let mut line = self.wrapper.unwrap(line).ok_or_else(|| self.wrapper.problem())?;
         let parts = &mut self.parts[usize::from(line.is_stderr)];
         if parts.is_empty() && !line.is_part {
             return Ok(Some(line));

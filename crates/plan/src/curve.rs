@@ -13,8 +13,6 @@ use std::{
     thread,
 };
 
-use stockade_cache::Limit;
-
 use crate::{
     policy::Policy,
     replay::{CacheSetup, Capacity, Replay, Ttl},
@@ -231,14 +229,6 @@ impl CurveSettings {
 
     /// The largest entry that the cache stores, in bytes. It has no such bound with a limit in entries.
     pub(crate) fn entry_max(&self, capacity: Capacity) -> Option<u64> {
-        entry_max(capacity, self.max_object)
+        capacity.entry_max(self.max_object)
     }
-}
-
-/// As [`CurveSettings::entry_max`], with this bound or the default of the cache.
-pub(crate) fn entry_max(capacity: Capacity, max_object: Option<u64>) -> Option<u64> {
-    let Capacity::Bytes(bytes) = capacity else { return None };
-    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-    let limit = Limit { max_object: max_object.map(size), ..Limit::bytes(size(bytes)) };
-    Some(limit.max_object_bytes(size(bytes)) as u64)
 }

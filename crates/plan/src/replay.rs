@@ -14,7 +14,7 @@
 
 use std::mem;
 
-use stockade_cache::Policy as CachePolicy;
+use stockade_cache::{Limit, Policy as CachePolicy};
 
 use crate::{
     peaks::Peaks,
@@ -54,6 +54,21 @@ impl Capacity {
             Self::Entries(_) => Self::Entries(size),
             Self::Bytes(_) => Self::Bytes(size),
         }
+    }
+
+    /// The limit of a cache of this size. `max_object`: the largest entry that is stored, in bytes; `None`: the default of the cache.
+    pub(crate) fn limit(self, max_object: Option<u64>) -> Limit {
+        let size = |size: u64| usize::try_from(size).unwrap_or(usize::MAX);
+        match self {
+            Self::Entries(entries) => Limit::entries(size(entries)),
+            Self::Bytes(bytes) => Limit { max_object: max_object.map(size), ..Limit::bytes(size(bytes)) },
+        }
+    }
+
+    /// The largest entry that a cache of this size stores, in bytes. It has no such bound with a limit in entries.
+    pub(crate) fn entry_max(self, max_object: Option<u64>) -> Option<u64> {
+        let limit = self.limit(max_object);
+        limit.bytes.map(|bytes| limit.max_object_bytes(bytes) as u64)
     }
 }
 

@@ -196,6 +196,11 @@ fn log_sentence(plan: &Plan) -> String {
     text + "."
 }
 
+/// The log, the bytes from the origin and the cold start, a sentence each.
+fn sentences(plan: &Plan) -> impl Iterator<Item = String> {
+    [Some(log_sentence(plan)), bytes_sentence(plan), start_sentence(plan)].into_iter().flatten()
+}
+
 /// The bytes that the origin sends, in one sentence; `None` if the log has no sizes.
 fn bytes_sentence(plan: &Plan) -> Option<String> {
     let all = plan.trace.counted().object_bytes as f64;

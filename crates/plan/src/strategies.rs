@@ -26,7 +26,6 @@ use crate::{
     assemble::OVERHEAD_BYTES,
     peaks::Peaks,
     recommend::Recommendation,
-    replay::Capacity,
     trace::{Key, Request, Trace, busiest},
 };
 
@@ -137,13 +136,7 @@ fn planned(preset: &Strategy, recommendation: &Recommendation, sampled_share: f6
 
 /// So much of the limit of a recommendation.
 fn limit_of(recommendation: &Recommendation, sampled_share: f64) -> Limit {
-    let limit = match recommendation.capacity.times(sampled_share) {
-        Capacity::Entries(entries) => Limit::entries(usize::try_from(entries).unwrap_or(usize::MAX)),
-        Capacity::Bytes(bytes) => Limit::bytes(usize::try_from(bytes).unwrap_or(usize::MAX)),
-    };
-    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-    let max_object = recommendation.max_object.filter(|_| limit.bytes.is_some()).map(size);
-    let limit = Limit { max_object: max_object.or(limit.max_object), ..limit };
+    let limit = recommendation.capacity.times(sampled_share).limit(recommendation.max_object);
     recommendation.policy.shipped.map_or(limit.clone(), |policy| Limit { policy, ..limit })
 }
 

@@ -10,7 +10,7 @@ use std::{fs, io::ErrorKind, path::Path, sync::Mutex, time::Duration};
 use stockade_model::{capacity::Capacity, latency::Latency, seed::Seed, units::format_count};
 
 use stockade_plan::{
-    KnownValues, LogFormat, LogInput, LogReader, LogSummary, OVERHEAD_BYTES, PlanOptions,
+    KnownValues, LogInput, LogReader, LogSummary, OVERHEAD_BYTES, PlanOptions,
     experiment::experiment,
     plan as compute,
     read::{DroppedParameters, KeyRules, REQUESTS_MAX, STATUSES, read},
@@ -104,17 +104,11 @@ pub fn plan(args: &PlanArgs) -> Result<Exit, CommandError> {
     confirm(args, &plan)
 }
 
-/// What an access log does not tell. Traces have no statuses and often no times; that is their format.
+/// A sentence about values that an access log lacks, or about its time zone. A trace lacks them by its format.
 fn doubt(summary: &LogSummary) -> Option<String> {
-    let is_access_log = matches!(
-        summary.format,
-        LogFormat::Common
-            | LogFormat::Json
-            | LogFormat::W3c
-            | LogFormat::Har
-            | LogFormat::Layout(_)
-            | LogFormat::Pattern(_)
-    );
+    if !summary.format.is_access_log() || summary.requests == 0 {
+        return None;
+    }
     let KnownValues { times, statuses, sizes, .. } = summary.known;
     let missing: Vec<&str> = [(times, "times"), (statuses, "statuses"), (sizes, "sizes")]
         .into_iter()
@@ -123,7 +117,6 @@ fn doubt(summary: &LogSummary) -> Option<String> {
         .collect();
     let without_offset = summary.times_without_offset;
     match (missing.is_empty(), without_offset) {
-        _ if !is_access_log || summary.requests == 0 => None,
         (false, _) => {
             Some(format!("the log has no {}: the answer does without them", missing.join(" and no ")))
         }

@@ -27,7 +27,7 @@ pub(super) struct InFlightLimit {
 }
 
 impl InFlightLimit {
-    /// What makes the limit high enough.
+    /// The settings that would make the limit high enough.
     pub(super) fn remedy(&self) -> String {
         let Self { enough, .. } = *self;
         if self.is_of_process {
@@ -70,7 +70,7 @@ pub enum ConnectionLimitError {
     },
 }
 
-/// `""`: there is no such number.
+/// The number of connections that would be allowed; empty if that is 0.
 fn or_at_most(connections: u64) -> String {
     if connections == 0 { String::new() } else { format!(", or ask for at most {connections}") }
 }

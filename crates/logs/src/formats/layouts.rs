@@ -12,6 +12,8 @@ pub struct Layout(&'static LayoutRow);
 
 struct LayoutRow {
     name: &'static str,
+    /// Its requests go to many hosts.
+    is_forward: bool,
     /// A line has the first of these that fits.
     patterns: &'static [&'static str],
 }
@@ -22,6 +24,7 @@ static LAYOUTS: [LayoutRow; 7] = [
     // two times is that of the upstream.
     LayoutRow {
         name: "envoy",
+        is_forward: false,
         patterns: &[
             r#"[$time] "$request" $status $flags $details $termination "$failure" $received $bytes $took_ms $took_ms "$forwarded" "$agent" "$id" "$host" $rest"#,
             r#"[$time] "$request" $status $flags $received $bytes $took_ms $took_ms "$forwarded" "$agent" "$id" "$host" $rest"#,
@@ -30,6 +33,7 @@ static LAYOUTS: [LayoutRow; 7] = [
     // <https://docs.aws.amazon.com/elasticloadbalancing/latest/application/load-balancer-access-logs.html>
     LayoutRow {
         name: "alb",
+        is_forward: false,
         patterns: &[
             r#"$type $time $elb $client $target $request_seconds $took_seconds $response_seconds $status $target_status $received $bytes "$request" "$agent" $rest"#,
         ],
@@ -37,6 +41,7 @@ static LAYOUTS: [LayoutRow; 7] = [
     // <https://docs.aws.amazon.com/elasticloadbalancing/latest/classic/access-log-collection.html>
     LayoutRow {
         name: "elb",
+        is_forward: false,
         patterns: &[
             r#"$time $elb $client $backend $request_seconds $took_seconds $response_seconds $status $backend_status $received $bytes "$request"$rest"#,
         ],
@@ -45,6 +50,7 @@ static LAYOUTS: [LayoutRow; 7] = [
     // lines end before the host, and lines of S3's own operations may have no request.
     LayoutRow {
         name: "s3",
+        is_forward: false,
         patterns: &[
             r#"$owner $bucket [$common_time] $client $requester $id $operation $key "$request" $status $error $bytes $object_bytes $took_ms $took_ms "$referrer" "$agent" $version $host_id $signature $cipher $authentication $host $rest"#,
             r#"$owner $bucket [$common_time] $client $requester $id $operation $key "$request" $status $error $bytes $object_bytes $took_ms $took_ms "$referrer" "$agent" $rest"#,
@@ -54,6 +60,7 @@ static LAYOUTS: [LayoutRow; 7] = [
     // <https://docs.haproxy.org/3.0/configuration.html#8.2.3>: TR/Tw/Tc/Tr/Ta. Syslog's prefix is part of the client.
     LayoutRow {
         name: "haproxy",
+        is_forward: false,
         patterns: &[
             r#"$any [$local_time] $frontend $backend $header_ms/$queue_ms/$connect_ms/$took_ms/$total_ms $status $bytes $request_cookie $response_cookie $termination $connections $queues $any"$request"$rest"#,
         ],
@@ -61,6 +68,7 @@ static LAYOUTS: [LayoutRow; 7] = [
     // <https://wiki.squid-cache.org/Features/LogFormat#squid-native-accesslog-format-in-detail>
     LayoutRow {
         name: "squid",
+        is_forward: true,
         patterns: &[
             "$unix_time $took_ms $client $cache/$status $bytes $method $url $user $hierarchy/$peer $rest",
         ],
@@ -69,6 +77,7 @@ static LAYOUTS: [LayoutRow; 7] = [
     // upstreams have two statuses.
     LayoutRow {
         name: "nginx-proxy-manager",
+        is_forward: false,
         patterns: &[
             r#"[$common_time] $cache $upstream_status $status - $method $scheme $host "$url" [Client $client] [Length $bytes] $rest"#,
             r#"[$common_time] $cache $first_status, $upstream_status $status - $method $scheme $host "$url" [Client $client] [Length $bytes] $rest"#,
@@ -91,6 +100,10 @@ impl Layout {
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.0.name
+    }
+
+    pub(crate) fn is_forward(self) -> bool {
+        self.0.is_forward
     }
 }
 

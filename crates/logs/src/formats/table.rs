@@ -12,7 +12,7 @@ use crate::{
     value::{self, Problem},
 };
 
-/// The delimiters, of which the first line has one.
+/// The characters that may separate columns. A table uses one of them.
 const DELIMITERS: [u8; 3] = [b',', b'\t', b';'];
 
 /// The most columns of a line that are read.
@@ -35,15 +35,15 @@ pub(super) enum Field {
     ServiceTime(u64),
     /// Without its question mark.
     Query,
-    /// `2026-01-01`, in UTC.
+    /// A date in UTC: `2026-01-01`.
     Date,
-    /// `00:00:00`, in UTC.
+    /// A time of day in UTC: `00:00:00`.
     TimeOfDay,
     /// `Hit`, `TCP_HIT`: whether a cache answered.
     CacheStatus,
 }
 
-/// The delimiter of a line: that of which it has most.
+/// The delimiter that occurs most often in a line; a comma if there is none.
 pub(super) fn delimiter(line: &[u8]) -> u8 {
     let count = |delimiter: &u8| memchr_iter(*delimiter, line).count();
     let most = DELIMITERS.iter().max_by_key(|delimiter| (count(delimiter), std::cmp::Reverse(**delimiter)));
@@ -77,7 +77,7 @@ impl<'a> Iterator for Columns<'a> {
             },
             None => (Cow::Borrowed(&text[..0]), text),
         };
-        // Text after the closing mark is no part of the column.
+        // Text between the closing mark and the next delimiter is ignored.
         let end = memchr(self.delimiter, after);
         self.rest = end.map(|end| &after[end + 1..]);
         let is_quoted = after.len() < text.len();

@@ -95,8 +95,7 @@ fn auto_is_near_the_best_candidate() {
             (Capacity::Entries(ROOM.into()), ["sieve", "s3-fifo", "lru", "lfu"]),
             (Capacity::Bytes(u64::from(ROOM) * 6_000), ["sieve", "s3-fifo", "lru", "gdsf"]),
         ] {
-            let setup =
-                CacheSetup { entry_max: crate::curve::entry_max(capacity, None), ..CacheSetup::of(capacity) };
+            let setup = CacheSetup { entry_max: capacity.entry_max(None), ..CacheSetup::of(capacity) };
             let misses = |policy: &str| {
                 ratio(&Policy::named(policy).expect("it is registered").replay(&trace, &setup))
             };

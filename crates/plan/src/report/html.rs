@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use stockade_record::page::{THEME_STYLE, UPLOT_NOTICE, UPLOT_SCRIPT, UPLOT_STYLE};
 
 use super::{
-    Plan, answer, bytes_sentence, cache_block, capacity_text, curve_table, lifetime_text, log_sentence,
-    notes, start_sentence, strategies_heading, strategies_table, table::Table,
+    Plan, answer, cache_block, capacity_text, curve_table, lifetime_text, notes, sentences,
+    strategies_heading, strategies_table, table::Table,
 };
 use crate::{
     curve::{Lifetime, Point},
@@ -31,8 +31,7 @@ pub(super) fn render(plan: &Plan) -> String {
                 main {
                     h1 { (title) }
                     p.answer { (answer(plan)) }
-                    p { (log_sentence(plan)) }
-                    @for line in [bytes_sentence(plan), start_sentence(plan)].into_iter().flatten() { p { (line) } }
+                    @for sentence in sentences(plan) { p { (sentence) } }
                     @if let Ok(recommendation) = &plan.recommendation {
                         section.block {
                             pre tabindex="0" role="region" aria-label="Block to copy" { code { (cache_block(recommendation)) } }

@@ -3,15 +3,14 @@
 use std::fmt::Write as _;
 
 use super::{
-    Plan, answer, bytes_sentence, cache_block, curve_table, lifetime_text, log_sentence, notes,
-    start_sentence, strategies_heading, strategies_table,
+    Plan, answer, cache_block, curve_table, lifetime_text, notes, sentences, strategies_heading,
+    strategies_table,
 };
 
 pub(super) fn render(plan: &Plan) -> String {
-    let mut text =
-        format!("# A cache for {}\n\n**{}**\n\n{}\n\n", plan.log, answer(plan), log_sentence(plan));
-    for line in [bytes_sentence(plan), start_sentence(plan)].into_iter().flatten() {
-        let _ = write!(text, "{line}\n\n");
+    let mut text = format!("# A cache for {}\n\n**{}**\n\n", plan.log, answer(plan));
+    for sentence in sentences(plan) {
+        let _ = write!(text, "{sentence}\n\n");
     }
     if let Ok(recommendation) = &plan.recommendation {
         let _ = write!(text, "```toml\n{}```\n\n", cache_block(recommendation));

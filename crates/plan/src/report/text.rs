@@ -3,14 +3,14 @@
 use std::fmt::Write as _;
 
 use super::{
-    Plan, answer, bytes_sentence, cache_block, curve_table, lifetime_text, log_sentence, notes,
-    start_sentence, strategies_heading, strategies_table,
+    Plan, answer, cache_block, curve_table, lifetime_text, notes, sentences, strategies_heading,
+    strategies_table,
 };
 
 pub(super) fn render(plan: &Plan) -> String {
-    let mut text = format!("{}\n\n{}\n", answer(plan), log_sentence(plan));
-    for line in [bytes_sentence(plan), start_sentence(plan)].into_iter().flatten() {
-        let _ = writeln!(text, "{line}");
+    let mut text = format!("{}\n\n", answer(plan));
+    for sentence in sentences(plan) {
+        let _ = writeln!(text, "{sentence}");
     }
     for note in notes(plan) {
         let _ = writeln!(text, "- {note}");

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     curve::{Lifetime, Point},
     policy::Policy,
-    replay::{CacheSetup, Replay, Ttl},
+    replay::{CacheSetup, Capacity, Replay, Ttl},
     trace::{NewRequest, TraceBuilder},
 };
 

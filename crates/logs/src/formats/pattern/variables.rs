@@ -52,7 +52,7 @@ pub enum Value {
     },
     /// In a format of `strftime`.
     StrftimeTime(String),
-    /// Whether a cache answered.
+    /// The status of a cache: a hit had no request to the origin.
     CacheStatus,
 }
 
