@@ -116,7 +116,8 @@ pub fn plan(
     options: &PlanOptions,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Plan, PlanError> {
-    let LogContent { trace, left_out, writes, summary, service_time, has_times } = content;
+    let LogContent { trace, exchanges, left_out, writes_left_out, summary, service_time, has_times } =
+        content;
     if !has_times && matches!(options.warmup, Warmup::Duration(_)) {
         return Err(PlanError::WarmupNoTimes);
     }
@@ -183,7 +184,10 @@ pub fn plan(
         log,
         bad_lines,
         left_out,
-        writes,
+        exchanges,
+        writes_left_out,
+        is_access_log: summary.format.is_access_log(),
+        is_ttl_stated: options.staleness.is_some() || !options.ttls.is_empty(),
         has_times,
         trace,
         settings,
@@ -465,7 +469,7 @@ mod tests {
             let mut builder = TraceBuilder::new(usize::MAX, 1);
             for at_ns in [1, 2, 3] {
                 let key = b"a".as_slice();
-                builder.push(&NewRequest { at_ns, key, bytes: Some(object_bytes), ttl_ns: None });
+                builder.push(&NewRequest { bytes: Some(object_bytes), ..NewRequest::read(at_ns, key) });
             }
             let trace = builder.finish();
             let settings = CurveSettings {

@@ -6,24 +6,23 @@ use stockade_logs::{LogError, LogReader, LogSummary, LoggedKey, LoggedRequest, O
 use stockade_model::units::format_count;
 use stockade_record::histogram::Histogram;
 
-use crate::trace::{NewRequest, Trace, TraceBuilder};
+use crate::{
+    exchange::{Exchange, ExchangeCounts},
+    trace::{NewRequest, Trace, TraceBuilder},
+};
 
 /// Requests that are kept in memory at most: 16 bytes each, and for each key 17 to 34. Of a longer log a sample is kept.
 pub const REQUESTS_MAX: usize = 16_000_000;
 /// The least number of keys of that sample.
 const KEYS_MIN: usize = 65_536;
 
-/// Statuses that a cache may answer with: those that RFC 9110, section 15.1 calls heuristically cacheable, and 304, the
-/// answer to a client that has the response.
-pub const STATUSES: [u16; 13] = [200, 203, 204, 206, 300, 301, 304, 308, 404, 405, 410, 414, 501];
-
 /// A trace without times gets this one between two requests.
 const STEP_NS: u64 = 1_000_000;
 
 /// Selects the requests of a log that count, and defines their keys.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct KeyRules {
-    /// Statuses that count; those of requests without a status always do.
+    /// Statuses whose requests count; empty: all. Requests without a status always do.
     pub statuses: Vec<u16>,
     /// The host is part of the key.
     pub by_host: bool,
@@ -43,21 +42,17 @@ pub enum DroppedParameters {
     Named(Vec<String>),
 }
 
-impl Default for KeyRules {
-    fn default() -> Self {
-        Self { statuses: STATUSES.to_vec(), by_host: false, dropped_parameters: DroppedParameters::None }
-    }
-}
-
 /// The requests of a log, and figures of all its lines.
 #[derive(Debug)]
 pub struct LogContent {
     /// The requests that count.
     pub trace: Trace,
-    /// The others, repeats included.
+    /// Those of them that a cache does not store, and why.
+    pub exchanges: ExchangeCounts,
+    /// The requests that do not count, repeats included.
     pub left_out: u64,
-    /// Those of them that change something, such as POST.
-    pub writes: u64,
+    /// The writes of a trace among them.
+    pub writes_left_out: u64,
     /// The lines.
     pub summary: LogSummary,
     /// The log says when requests came.
@@ -83,29 +78,37 @@ pub enum ReadError {
 /// Reads all requests of a log.
 pub fn read(reader: LogReader<'_>, rules: &KeyRules, requests_max: usize) -> Result<LogContent, ReadError> {
     let mut builder = TraceBuilder::new(requests_max, KEYS_MIN);
-    let (mut left_out, mut writes) = (0, 0);
+    let (mut left_out, mut writes_left_out) = (0, 0);
+    let mut exchanges = ExchangeCounts::default();
     let mut service_times = Histogram::new();
     let mut key = Vec::new();
     let (mut count, mut last_ns, mut timeless) = (0_u64, None, 0_u64);
     let summary = reader.for_each(|request| {
         let repeats = u64::from(request.repeats);
-        if !rules.write_key(&request, &mut key) {
+        let counted = Exchange::of(&request).filter(|_| rules.counts(request.status));
+        let Some(exchange) = counted else {
             left_out += repeats;
-            writes += if request.operation == Operation::Read { 0 } else { repeats };
+            let is_trace = !matches!(request.key, LoggedKey::Url { .. });
+            let is_write = is_trace && request.operation != Operation::Read;
+            writes_left_out += if is_write { repeats } else { 0 };
             return;
-        }
+        };
+        exchanges.add(exchange, repeats);
+        rules.write_key(&request, &mut key);
         if let Some(time) = request.service_time {
             service_times.record(time);
         }
-        // A response of HEAD and a 304 have no body, and a 206 has a part of it.
-        let is_whole = !matches!(request.status, Some(206 | 304))
-            && !matches!(request.key, LoggedKey::Url { method: "HEAD", .. });
-        let bytes = request.bytes.filter(|_| is_whole);
-        let ttl_ns = request.ttl.map(|ttl| u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX));
+        // A 304 has no body, and a 206 has a part of it.
+        let bytes = request.bytes.filter(|_| !matches!(request.status, Some(206 | 304)));
+        // Nor has a response of HEAD.
+        let bytes =
+            if matches!(request.key, LoggedKey::Url { method: "HEAD", .. }) { Some(0) } else { bytes };
+        let ttl = request.ttl.filter(|_| exchange.is_storable());
+        let ttl_ns = ttl.map(|ttl| u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX));
         for _ in 0..repeats {
             // A line without a time follows the one before it.
             let at_ns = request.at_ns.or(last_ns).unwrap_or(count * STEP_NS);
-            builder.push(&NewRequest { at_ns, key: &key, bytes, ttl_ns });
+            builder.push(&NewRequest { at_ns, key: &key, bytes, exchange, ttl_ns });
             count += 1;
             if builder.is_full() {
                 break;
@@ -119,17 +122,25 @@ pub fn read(reader: LogReader<'_>, rules: &KeyRules, requests_max: usize) -> Res
     }
     let service_time = service_times.quantile(0.5);
     let has_times = timeless == 0 || last_ns.is_some();
-    Ok(LogContent { trace: builder.finish(), left_out, writes, summary, service_time, has_times })
+    Ok(LogContent {
+        trace: builder.finish(),
+        exchanges,
+        left_out,
+        writes_left_out,
+        summary,
+        service_time,
+        has_times,
+    })
 }
 
 impl KeyRules {
-    /// Writes the key of a request. Returns false if the request does not count.
-    fn write_key(&self, request: &LoggedRequest<'_>, key: &mut Vec<u8>) -> bool {
+    fn counts(&self, status: Option<u16>) -> bool {
+        self.statuses.is_empty() || status.is_none_or(|status| self.statuses.contains(&status))
+    }
+
+    /// Writes the key of a request.
+    fn write_key(&self, request: &LoggedRequest<'_>, key: &mut Vec<u8>) {
         key.clear();
-        let is_wanted = request.status.is_none_or(|status| self.statuses.contains(&status));
-        if request.operation != Operation::Read || !is_wanted {
-            return false;
-        }
         match request.key {
             LoggedKey::Text(text) => key.extend_from_slice(text),
             LoggedKey::Number(number) => key.extend_from_slice(&number.to_le_bytes()),
@@ -141,7 +152,6 @@ impl KeyRules {
                 key.extend_from_slice(self.dropped_parameters.applied(url).as_bytes());
             }
         }
-        true
     }
 }
 

@@ -88,7 +88,8 @@ impl Entry {
         logged.status = status.filter(|status| (100..1_000).contains(status));
         let cache_control =
             response.headers.iter().find(|header| header.name.eq_ignore_ascii_case("cache-control"));
-        logged.ttl = cache_control.and_then(|header| value::lifetime(&header.value));
+        let reuse = cache_control.map(|header| value::reuse(&header.value)).unwrap_or_default();
+        (logged.ttl, logged.is_shareable) = (reuse.ttl, reuse.is_shareable);
         let millis = self.time.filter(|millis| (0.0..MILLISECONDS_MAX).contains(millis));
         logged.service_time = millis.map(|millis| Duration::from_secs_f64(millis / 1e3));
         Ok(())

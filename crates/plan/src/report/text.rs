@@ -3,8 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{
-    Plan, answer, cache_block, curve_table, lifetime_text, notes, sentences, strategies_heading,
-    strategies_table,
+    Plan, answer, block, curve_table, lifetime_text, notes, sentences, strategies_heading, strategies_table,
 };
 
 pub(super) fn render(plan: &Plan) -> String {
@@ -23,7 +22,7 @@ pub(super) fn render(plan: &Plan) -> String {
         let _ = write!(text, "\n{}\n\n{}", strategies_heading(runs), strategies_table(runs).text());
     }
     if let Ok(recommendation) = &plan.recommendation {
-        let _ = write!(text, "\n{}", cache_block(recommendation));
+        let _ = write!(text, "\n{}", block(plan, recommendation));
     }
     text
 }
