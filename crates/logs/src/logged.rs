@@ -21,6 +21,10 @@ pub struct LoggedRequest<'a> {
     pub ttl: Option<Duration>,
     /// How long the server took, without other caches in front of it where the log has that.
     pub service_time: Option<Duration>,
+    /// The `User-Agent` as logged: some formats write spaces as `+` or `%20`.
+    pub user_agent: Option<&'a [u8]>,
+    /// The `Content-Type` of the response as logged, with its parameters.
+    pub content_type: Option<&'a [u8]>,
     /// How many equal requests this is, at least 1.
     pub repeats: u32,
 }
@@ -70,6 +74,8 @@ impl<'a> LoggedRequest<'a> {
             bytes: None,
             ttl: None,
             service_time: None,
+            user_agent: None,
+            content_type: None,
             repeats: 1,
         }
     }
