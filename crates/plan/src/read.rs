@@ -6,12 +6,20 @@ use stockade_logs::{LogError, LogReader, LogSummary, LoggedKey, LoggedRequest, O
 use stockade_model::units::format_count;
 use stockade_record::histogram::Histogram;
 
-use crate::trace::{NewRequest, Trace, TraceBuilder};
+use crate::{
+    trace::{NewRequest, Trace, TraceBuilder},
+    traffic::{Traffic, TrafficCounter},
+};
 
 /// Requests that are kept in memory at most: 16 bytes each, and for each key 17 to 34. Of a longer log a sample is kept.
 pub const REQUESTS_MAX: usize = 16_000_000;
 /// The least number of keys of that sample.
 const KEYS_MIN: usize = 65_536;
+/// Requests that are not by bots and are kept beside them, at most, and the least number of their keys.
+const REQUESTS_WITHOUT_BOTS_MAX: usize = 1_000_000;
+const KEYS_WITHOUT_BOTS_MIN: usize = 16_384;
+/// After so many requests without a user agent the log has none.
+const REQUESTS_WITHOUT_AGENT_MAX: u64 = 1_000;
 
 /// Statuses that a cache may answer with: those that RFC 9110, section 15.1 calls heuristically cacheable, and 304, the
 /// answer to a client that has the response.
@@ -64,6 +72,11 @@ pub struct LogContent {
     pub has_times: bool,
     /// The median of the times that the server took, where the log has them.
     pub service_time: Option<Duration>,
+    /// All requests, those that do not count included.
+    pub traffic: Traffic,
+    /// The requests that count and are not by bots, or a sample of them; `None`: no user agent is logged, or the keys are too few
+    /// for a sample.
+    pub without_bots: Option<Trace>,
 }
 
 /// Why a log cannot be planned for. The message names the remedy.
@@ -83,12 +96,17 @@ pub enum ReadError {
 /// Reads all requests of a log.
 pub fn read(reader: LogReader<'_>, rules: &KeyRules, requests_max: usize) -> Result<LogContent, ReadError> {
     let mut builder = TraceBuilder::new(requests_max, KEYS_MIN);
+    let mut without_bots =
+        TraceBuilder::new(requests_max.min(REQUESTS_WITHOUT_BOTS_MAX), KEYS_WITHOUT_BOTS_MIN);
+    let mut traffic = TrafficCounter::default();
     let (mut left_out, mut writes) = (0, 0);
     let mut service_times = Histogram::new();
     let mut key = Vec::new();
     let (mut count, mut last_ns, mut timeless) = (0_u64, None, 0_u64);
     let summary = reader.for_each(|request| {
         let repeats = u64::from(request.repeats);
+        let is_bot = traffic.add(&request);
+        let is_kept_without_bots = !is_bot && (traffic.has_agents() || count < REQUESTS_WITHOUT_AGENT_MAX);
         if !rules.write_key(&request, &mut key) {
             left_out += repeats;
             writes += if request.operation == Operation::Read { 0 } else { repeats };
@@ -105,7 +123,11 @@ pub fn read(reader: LogReader<'_>, rules: &KeyRules, requests_max: usize) -> Res
         for _ in 0..repeats {
             // A line without a time follows the one before it.
             let at_ns = request.at_ns.or(last_ns).unwrap_or(count * STEP_NS);
-            builder.push(&NewRequest { at_ns, key: &key, bytes, ttl_ns });
+            let request = NewRequest { at_ns, key: &key, bytes, ttl_ns };
+            builder.push(&request);
+            if is_kept_without_bots {
+                without_bots.push(&request);
+            }
             count += 1;
             if builder.is_full() {
                 break;
@@ -119,7 +141,17 @@ pub fn read(reader: LogReader<'_>, rules: &KeyRules, requests_max: usize) -> Res
     }
     let service_time = service_times.quantile(0.5);
     let has_times = timeless == 0 || last_ns.is_some();
-    Ok(LogContent { trace: builder.finish(), left_out, writes, summary, service_time, has_times })
+    let without_bots = Some(without_bots).filter(|builder| traffic.has_agents() && !builder.is_full());
+    Ok(LogContent {
+        trace: builder.finish(),
+        left_out,
+        writes,
+        summary,
+        service_time,
+        has_times,
+        traffic: traffic.finish(),
+        without_bots: without_bots.map(TraceBuilder::finish),
+    })
 }
 
 impl KeyRules {
