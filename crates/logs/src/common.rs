@@ -6,7 +6,7 @@ use memchr::{memchr, memchr_iter, memchr2_iter};
 
 use crate::{
     time::{self, TimeParser},
-    value::lossy,
+    value::{self, lossy},
 };
 
 /// The parts of a line, as logged.
@@ -73,6 +73,14 @@ impl<'a> CommonLine<'a> {
 pub fn explained(error: &str) -> String {
     let sample = format!("host - - [{}] \"GET / HTTP/1.1\" 200 17", time::COMMON);
     format!("{error}: the lines of a log have the form `{sample}`, or are JSON")
+}
+
+/// The user agent of the text after the size: the second text in quotation marks, after the referrer.
+pub(crate) fn user_agent(after: &[u8]) -> Option<&[u8]> {
+    let referrer = after.trim_ascii_start().strip_prefix(b"\"")?;
+    let rest = &referrer[closing_quote(referrer)? + 1..];
+    let agent = rest.trim_ascii_start().strip_prefix(b"\"")?;
+    value::known(&agent[..closing_quote(agent)?])
 }
 
 fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {

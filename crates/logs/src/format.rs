@@ -27,11 +27,11 @@ pub const FORMATS: [FormatName; 20] = [
     },
     FormatName {
         name: "json",
-        summary: "access log with a JSON object a line: nginx, Caddy, Traefik, Envoy, Cloudflare, Google, Fastly, Akamai, ECS, Stockade",
+        summary: "access log with a JSON object a line: nginx, Caddy, Traefik, Envoy, Cloudflare, Google, Fastly, Akamai, CloudFront, ECS, Stockade",
     },
     FormatName {
         name: "w3c",
-        summary: "table whose `#Fields` line names its columns: Amazon CloudFront, IIS",
+        summary: "table whose `#Fields` line names its columns: Amazon CloudFront, IIS; CloudFront's real-time logs",
     },
     FormatName { name: "envoy", summary: "default text of Envoy and Istio; their JSON is `json`" },
     FormatName { name: "alb", summary: "AWS Application Load Balancer" },

@@ -23,7 +23,7 @@ pub(crate) use self::{
     oracle_general::{RECORD_BYTES, parse as parse_oracle_general},
     pattern::PatternLines,
     table::split_columns,
-    w3c::{W3cLines, is_fields_line},
+    w3c::{W3cLines, is_table_line},
 };
 pub use self::{
     csv::{CsvColumns, CsvError},

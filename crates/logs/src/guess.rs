@@ -6,7 +6,7 @@ use memchr::memchr;
 
 use crate::{
     format::Format,
-    formats::{Layout, RECORD_BYTES, is_fields_line, is_json_line, is_meta_header, split_columns},
+    formats::{Layout, RECORD_BYTES, is_json_line, is_meta_header, is_table_line, split_columns},
     input::without_zeros,
     wrapper::{Wrapper, unwrap_head},
 };
@@ -85,7 +85,7 @@ fn guess_of_lines(mut lines: Vec<&[u8]>, tenths: usize) -> Result<Format, &'stat
     if first.trim_ascii_start().starts_with(b"{") {
         return Ok(Format::Json);
     }
-    if lines.iter().any(|line| is_fields_line(line)) {
+    if lines.iter().any(|line| is_table_line(line)) {
         return Ok(Format::W3c);
     }
     if lines.iter().any(|line| !line.starts_with(b"#")) {

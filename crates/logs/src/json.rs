@@ -20,22 +20,25 @@ const MICROSECOND_NS: u64 = 1_000;
 ///
 /// | field | names |
 /// |---|---|
-/// | time | `StartUTC`, `StartLocal` (Traefik), `msec` (nginx), `ts` (Caddy), `EdgeStartTimestamp` (Cloudflare), `reqTimeSec` (Akamai), `start_time` (Envoy), `time_start` (Fastly), `time_iso8601`, `time_local` (nginx), `@timestamp`, `timestamp`, `time` |
+/// | time | `StartUTC`, `StartLocal` (Traefik), `msec` (nginx), `ts` (Caddy), `EdgeStartTimestamp` (Cloudflare), `reqTimeSec` (Akamai), `timestamp(ms)` (CloudFront), `start_time` (Envoy), `time_start` (Fastly), `time_iso8601`, `time_local` (nginx), `@timestamp`, `timestamp`, `time` |
 /// | request | `request`, `RequestLine`: `GET /path HTTP/1.1`, or the method (Fastly); else the next two |
-/// | method | `request_method` (nginx, Fastly), `RequestMethod` (Traefik), `request.method` (Caddy), `http.request.method` (ECS), `ClientRequestMethod` (Cloudflare), `reqMethod` (Akamai), `httpRequest.requestMethod` (Google), `method` |
-/// | URL or path | `request_uri` (nginx), `RequestPath` (Traefik), `request.uri` (Caddy), `url.original` (ECS), `ClientRequestURI` (Cloudflare), `reqPath` (Akamai), `httpRequest.requestUrl` (Google), `uri`, `url`, `path` |
-/// | query, if the path has none | `args`, `query_string` (nginx), `queryStr` (Akamai) |
-/// | host | `http_host` (nginx), `RequestHost` (Traefik), `request.host` (Caddy), `url.domain` (ECS), `ClientRequestHost` (Cloudflare), `reqHost` (Akamai), `authority` (Envoy), `server_name` (nginx), `host` |
-/// | status | `DownstreamStatus` (Traefik), `http.response.status_code` (ECS), `EdgeResponseStatus` (Cloudflare), `httpRequest.status` (Google), `response_code` (Envoy), `response_status` (Fastly), `status`, `statusCode` (Akamai), `status_code`, `code` |
-/// | size | `body_bytes_sent`, `bytes_sent` (nginx, Envoy), `DownstreamContentSize` (Traefik), `http.response.body.bytes` (ECS), `EdgeResponseBytes` (Cloudflare), `httpRequest.responseSize` (Google), `response_body_size` (Fastly), `size` (Caddy), `bytes` |
+/// | method | `request_method` (nginx, Fastly), `RequestMethod` (Traefik), `request.method` (Caddy), `http.request.method` (ECS), `ClientRequestMethod` (Cloudflare), `reqMethod` (Akamai), `httpRequest.requestMethod` (Google), `cs-method` (CloudFront), `method` |
+/// | URL or path | `request_uri` (nginx), `RequestPath` (Traefik), `request.uri` (Caddy), `url.original` (ECS), `ClientRequestURI` (Cloudflare), `reqPath` (Akamai), `httpRequest.requestUrl` (Google), `cs-uri-stem` (CloudFront), `uri`, `url`, `path` |
+/// | query, if the path has none | `args`, `query_string` (nginx), `queryStr` (Akamai), `cs-uri-query` (CloudFront) |
+/// | host | `http_host` (nginx), `RequestHost` (Traefik), `request.host` (Caddy), `url.domain` (ECS), `ClientRequestHost` (Cloudflare), `reqHost` (Akamai), `x-host-header` (CloudFront), `authority` (Envoy), `server_name` (nginx), `host` |
+/// | status | `DownstreamStatus` (Traefik), `http.response.status_code` (ECS), `EdgeResponseStatus` (Cloudflare), `httpRequest.status` (Google), `sc-status` (CloudFront), `response_code` (Envoy), `response_status` (Fastly), `status`, `statusCode` (Akamai), `status_code`, `code` |
+/// | size | `body_bytes_sent`, `bytes_sent` (nginx, Envoy), `DownstreamContentSize` (Traefik), `http.response.body.bytes` (ECS), `EdgeResponseBytes` (Cloudflare), `httpRequest.responseSize` (Google), `sc-bytes` (CloudFront), `response_body_size` (Fastly), `size` (Caddy), `bytes` |
 /// | lifetime | `upstream_http_cache_control`, `sent_http_cache_control` (nginx), `origin_Cache-Control`, `downstream_Cache-Control` (Traefik), `resp_headers.Cache-Control` (Caddy), `cache_control`, `max_age`, `ttl` |
-/// | service time | `upstream_response_time`, `request_time` (nginx), `OriginDuration`, `Duration` (Traefik), `event.duration` (ECS), `origin_ms` (Stockade), `OriginResponseDurationMs` (Cloudflare), `turnAroundTimeMSec` (Akamai), `httpRequest.latency` (Google), `upstream_service_time` (Envoy), `time_elapsed` (Fastly), `duration` (Caddy, Envoy) |
-/// | answer of a cache | `CacheCacheStatus` (Cloudflare), `cacheStatus` (Akamai), `httpRequest.cacheHit` (Google), `response_state` (Fastly) |
+/// | service time | `upstream_response_time`, `request_time` (nginx), `OriginDuration`, `Duration` (Traefik), `event.duration` (ECS), `origin_ms` (Stockade), `OriginResponseDurationMs` (Cloudflare), `turnAroundTimeMSec` (Akamai), `httpRequest.latency` (Google), `time-taken` (CloudFront), `upstream_service_time` (Envoy), `time_elapsed` (Fastly), `duration` (Caddy, Envoy) |
+/// | answer of a cache | `CacheCacheStatus` (Cloudflare), `cacheStatus` (Akamai), `httpRequest.cacheHit` (Google), `response_state` (Fastly), `x-edge-response-result-type` (CloudFront) |
+/// | user agent | `http_user_agent` (nginx), `request_User-Agent` (Traefik), `request.headers.User-Agent` (Caddy), `user_agent.original` (ECS), `ClientRequestUserAgent` (Cloudflare), `UA` (Akamai), `httpRequest.userAgent` (Google), `request_user_agent` (Fastly), `cs(User-Agent)` (CloudFront), `user_agent` (Envoy) |
+/// | content type | `sent_http_content_type`, `upstream_http_content_type` (nginx), `downstream_Content-Type` (Traefik), `resp_headers.Content-Type` (Caddy), `http.response.mime_type` (ECS), `EdgeResponseContentType` (Cloudflare), `rspContentType` (Akamai), `sc-content-type` (CloudFront), `content_type` |
+/// | date, where the time is a time of day | `date` (CloudFront) |
 ///
 /// A time is RFC 3339, seconds or a smaller unit since 1970 as a number or a string, or as in the Common Log Format. Start times
 /// precede end times in this order, and exact times coarse ones. A lifetime is `Cache-Control` or seconds. The unit of a service
 /// time belongs to the format: see [`JsonLine::service_time_unit_ns`].
-pub const JSON_FIELDS: [(&str, &[&str]); 11] = [
+pub const JSON_FIELDS: [(&str, &[&str]); 14] = [
     (
         "time",
         &[
@@ -45,6 +48,7 @@ pub const JSON_FIELDS: [(&str, &[&str]); 11] = [
             "ts",
             "EdgeStartTimestamp",
             "reqTimeSec",
+            "timestamp(ms)",
             "start_time",
             "time_start",
             "time_iso8601",
@@ -65,6 +69,7 @@ pub const JSON_FIELDS: [(&str, &[&str]); 11] = [
             "ClientRequestMethod",
             "reqMethod",
             "httpRequest.requestMethod",
+            "cs-method",
             "method",
         ],
     ),
@@ -78,12 +83,13 @@ pub const JSON_FIELDS: [(&str, &[&str]); 11] = [
             "ClientRequestURI",
             "reqPath",
             "httpRequest.requestUrl",
+            "cs-uri-stem",
             "uri",
             "url",
             "path",
         ],
     ),
-    ("query", &["args", "query_string", "queryStr"]),
+    ("query", &["args", "query_string", "queryStr", "cs-uri-query"]),
     (
         "host",
         &[
@@ -93,6 +99,7 @@ pub const JSON_FIELDS: [(&str, &[&str]); 11] = [
             "url.domain",
             "ClientRequestHost",
             "reqHost",
+            "x-host-header",
             "authority",
             "server_name",
             "host",
@@ -105,6 +112,7 @@ pub const JSON_FIELDS: [(&str, &[&str]); 11] = [
             "http.response.status_code",
             "EdgeResponseStatus",
             "httpRequest.status",
+            "sc-status",
             "response_code",
             "response_status",
             "status",
@@ -122,6 +130,7 @@ pub const JSON_FIELDS: [(&str, &[&str]); 11] = [
             "http.response.body.bytes",
             "EdgeResponseBytes",
             "httpRequest.responseSize",
+            "sc-bytes",
             "response_body_size",
             "size",
             "bytes",
@@ -152,17 +161,59 @@ pub const JSON_FIELDS: [(&str, &[&str]); 11] = [
             "OriginResponseDurationMs",
             "turnAroundTimeMSec",
             "httpRequest.latency",
+            "time-taken",
             "upstream_service_time",
             "time_elapsed",
             "duration",
         ],
     ),
-    ("answer of a cache", &["CacheCacheStatus", "cacheStatus", "httpRequest.cacheHit", "response_state"]),
+    (
+        "answer of a cache",
+        &[
+            "CacheCacheStatus",
+            "cacheStatus",
+            "httpRequest.cacheHit",
+            "response_state",
+            "x-edge-response-result-type",
+        ],
+    ),
+    (
+        "user agent",
+        &[
+            "http_user_agent",
+            "request_User-Agent",
+            "request.headers.User-Agent",
+            "user_agent.original",
+            "ClientRequestUserAgent",
+            "UA",
+            "httpRequest.userAgent",
+            "request_user_agent",
+            "cs(User-Agent)",
+            "user_agent",
+        ],
+    ),
+    (
+        "content type",
+        &[
+            "sent_http_content_type",
+            "upstream_http_content_type",
+            "downstream_Content-Type",
+            "resp_headers.Content-Type",
+            "http.response.mime_type",
+            "EdgeResponseContentType",
+            "rspContentType",
+            "sc-content-type",
+            "content_type",
+        ],
+    ),
+    ("date", &["date"]),
 ];
 
 /// The nested objects that have fields.
-const OBJECTS: [&str; 9] = [
+const OBJECTS: [&str; 11] = [
     "request",
+    "request.headers",
+    "user_agent",
     "http",
     "http.request",
     "http.response",
@@ -188,6 +239,9 @@ pub enum Field {
     Lifetime,
     ServiceTime,
     CacheStatus,
+    UserAgent,
+    ContentType,
+    Date,
 }
 
 /// The value of a field.
@@ -241,6 +295,9 @@ impl<'a> JsonLine<'a> {
     pub fn at_ns(&self, times: &mut TimeParser) -> Result<Option<u64>, String> {
         let Some((name, value)) = self.find(Field::Time) else { return Ok(None) };
         let time = match value {
+            JsonValue::Text(text) if let Some(date) = self.date() => {
+                times.parse_any(&format!("{date}T{text}Z"))
+            }
             JsonValue::Text(text) => times.parse_any(text),
             JsonValue::Number(number) => time::from_unix_time(number.as_f64().unwrap_or(-1.0)),
             _ => time::from_unix_time(-1.0),
@@ -249,6 +306,16 @@ impl<'a> JsonLine<'a> {
             format!("`{name}` is not a time, but `{}`: {remedy}", shown(&value.to_string()))
         })?;
         Ok(Some(at))
+    }
+
+    /// The date in UTC, where the time is a time of day: `date` and `time` of `CloudFront`.
+    fn date(&self) -> Option<&str> {
+        match (self.find(Field::Time)?, self.find(Field::Date)?.1) {
+            (("time", JsonValue::Text(time)), JsonValue::Text(date)) if !time.contains(['T', ' ']) => {
+                Some(date)
+            }
+            _ => None,
+        }
     }
 
     /// The request. An error names the missing field.
@@ -337,7 +404,7 @@ pub fn missing_time() -> String {
 }
 
 /// Starts of the names that a service sets, so that no user can choose them.
-const SET_BY_SERVICES: [&str; 9] = [
+const SET_BY_SERVICES: [&str; 13] = [
     "Edge",
     "ClientRequest",
     "httpRequest.",
@@ -347,6 +414,10 @@ const SET_BY_SERVICES: [&str; 9] = [
     "reqMethod",
     "reqPath",
     "reqHost",
+    "timestamp(ms)",
+    "cs-",
+    "sc-",
+    "x-host-header",
 ];
 
 fn missing(field: Field) -> String {

@@ -23,6 +23,10 @@ pub struct LoggedRequest<'a> {
     pub is_shareable: bool,
     /// How long the server took, without other caches in front of it where the log has that.
     pub service_time: Option<Duration>,
+    /// The `User-Agent` as logged: some formats write spaces as `+` or `%20`.
+    pub user_agent: Option<&'a [u8]>,
+    /// The `Content-Type` of the response as logged, with its parameters.
+    pub content_type: Option<&'a [u8]>,
     /// How many equal requests this is, at least 1.
     pub repeats: u32,
 }
@@ -73,6 +77,8 @@ impl<'a> LoggedRequest<'a> {
             ttl: None,
             is_shareable: true,
             service_time: None,
+            user_agent: None,
+            content_type: None,
             repeats: 1,
         }
     }

@@ -12,6 +12,12 @@ pub(crate) fn lossy(text: &[u8]) -> Cow<'_, str> {
     str::from_utf8(text).map_or_else(|_| String::from_utf8_lossy(text), Cow::Borrowed)
 }
 
+/// The text, unless it stands for a missing one.
+pub(crate) fn known(text: &[u8]) -> Option<&[u8]> {
+    let text = text.trim_ascii();
+    (!matches!(text, b"" | b"-")).then_some(text)
+}
+
 /// Digits alone.
 pub(crate) fn number(text: &[u8]) -> Option<u64> {
     if text.is_empty() {

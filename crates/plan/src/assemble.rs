@@ -8,10 +8,11 @@ use crate::{
     curve::{Curve, CurveSettings, Lifetime, curves, sample},
     policy::Policy,
     read::LogContent,
-    recommend::{SAVED_LOADS_MIN, recommend},
+    recommend::{Recommendation, SAVED_LOADS_MIN, recommend},
     replay::{Capacity, Ttl},
     report::Plan,
     trace::Trace,
+    traffic::Traffic,
     warmup::Warmup,
 };
 
@@ -32,6 +33,8 @@ const SIZES: usize = 10;
 /// Powers of two below the size of all objects that are examined for it.
 const SIZES_EXAMINED: u32 = 24;
 const SAVED_MIN: f64 = 0.01;
+/// With a smaller share of requests by bots the plan without them is the same.
+const BOTS_SHARE_MIN: f64 = 0.03;
 
 /// The options of a plan.
 #[derive(Clone, Debug)]
@@ -116,8 +119,8 @@ pub fn plan(
     options: &PlanOptions,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Plan, PlanError> {
-    let LogContent { trace, exchanges, left_out, writes_left_out, summary, service_time, has_times } =
-        content;
+    let LogContent { trace, without_bots, exchanges, left_out, writes_left_out, .. } = content;
+    let LogContent { summary, service_time, has_times, traffic, .. } = content;
     if !has_times && matches!(options.warmup, Warmup::Duration(_)) {
         return Err(PlanError::WarmupNoTimes);
     }
@@ -179,14 +182,28 @@ pub fn plan(
     settings.sizes = sizes(options, &trace, sample.as_ref(), &settings);
     let curves = curves(&trace, sample.as_ref().filter(|_| !options.is_exact), &settings, progress);
     let recommendation = recommend(&trace, &curves, &settings, options.memory, options.staleness.map(nanos));
-    let bad_lines = summary.bad_lines;
+    let (bad_lines, is_access_log) = (summary.bad_lines, summary.format.is_access_log());
+    let without_bots = without_bots.filter(|_| traffic.bots_share() >= BOTS_SHARE_MIN).and_then(|trace| {
+        let content = LogContent {
+            trace,
+            without_bots: None,
+            left_out,
+            exchanges,
+            writes_left_out,
+            summary,
+            service_time,
+            has_times,
+            traffic: Traffic::default(),
+        };
+        without_bots_plan(content, options, recommendation.as_ref().ok()?)
+    });
     Ok(Plan {
         log,
         bad_lines,
         left_out,
         exchanges,
         writes_left_out,
-        is_access_log: summary.format.is_access_log(),
+        is_access_log,
         is_ttl_stated: options.staleness.is_some() || !options.ttls.is_empty(),
         has_times,
         trace,
@@ -195,7 +212,19 @@ pub fn plan(
         recommendation,
         strategies: None,
         assumptions,
+        traffic,
+        without_bots,
     })
+}
+
+/// The cache for the requests that are not by bots, with the policy of the whole log.
+fn without_bots_plan(
+    content: LogContent,
+    options: &PlanOptions,
+    chosen: &Recommendation,
+) -> Option<Recommendation> {
+    let options = PlanOptions { policies: vec![chosen.policy], ..options.clone() };
+    plan(String::new(), content, &options, &|_, _| {}).ok()?.recommendation.ok()
 }
 
 fn nanos(duration: Duration) -> u64 {

@@ -18,6 +18,7 @@ mod sample;
 mod scale;
 pub mod strategies;
 pub mod trace;
+pub mod traffic;
 mod warmup;
 
 pub use assemble::{LatencyOption, OVERHEAD_BYTES, PlanError, PlanOptions, SizeOption, TtlOption, plan};

@@ -9,12 +9,18 @@ use stockade_record::histogram::Histogram;
 use crate::{
     exchange::{Exchange, ExchangeCounts},
     trace::{NewRequest, Trace, TraceBuilder},
+    traffic::{Traffic, TrafficCounter},
 };
 
 /// Requests that are kept in memory at most: 16 bytes each, and for each key 17 to 34. Of a longer log a sample is kept.
 pub const REQUESTS_MAX: usize = 16_000_000;
 /// The least number of keys of that sample.
 const KEYS_MIN: usize = 65_536;
+/// Requests that are not by bots and are kept beside them, at most, and the least number of their keys.
+const REQUESTS_WITHOUT_BOTS_MAX: usize = 1_000_000;
+const KEYS_WITHOUT_BOTS_MIN: usize = 16_384;
+/// After so many requests without a user agent the log has none.
+const REQUESTS_WITHOUT_AGENT_MAX: u64 = 1_000;
 
 /// A trace without times gets this one between two requests.
 const STEP_NS: u64 = 1_000_000;
@@ -59,6 +65,11 @@ pub struct LogContent {
     pub has_times: bool,
     /// The median of the times that the server took, where the log has them.
     pub service_time: Option<Duration>,
+    /// All requests, those that do not count included.
+    pub traffic: Traffic,
+    /// The requests that count and are not by bots, or a sample of them; `None`: no user agent is logged, or the keys are too few
+    /// for a sample.
+    pub without_bots: Option<Trace>,
 }
 
 /// Why a log cannot be planned for. The message names the remedy.
@@ -78,6 +89,9 @@ pub enum ReadError {
 /// Reads all requests of a log.
 pub fn read(reader: LogReader<'_>, rules: &KeyRules, requests_max: usize) -> Result<LogContent, ReadError> {
     let mut builder = TraceBuilder::new(requests_max, KEYS_MIN);
+    let mut without_bots =
+        TraceBuilder::new(requests_max.min(REQUESTS_WITHOUT_BOTS_MAX), KEYS_WITHOUT_BOTS_MIN);
+    let mut traffic = TrafficCounter::default();
     let (mut left_out, mut writes_left_out) = (0, 0);
     let mut exchanges = ExchangeCounts::default();
     let mut service_times = Histogram::new();
@@ -85,6 +99,8 @@ pub fn read(reader: LogReader<'_>, rules: &KeyRules, requests_max: usize) -> Res
     let (mut count, mut last_ns, mut timeless) = (0_u64, None, 0_u64);
     let summary = reader.for_each(|request| {
         let repeats = u64::from(request.repeats);
+        let is_bot = traffic.add(&request);
+        let is_kept_without_bots = !is_bot && (traffic.has_agents() || count < REQUESTS_WITHOUT_AGENT_MAX);
         let counted = Exchange::of(&request).filter(|_| rules.counts(request.status));
         let Some(exchange) = counted else {
             left_out += repeats;
@@ -108,7 +124,11 @@ pub fn read(reader: LogReader<'_>, rules: &KeyRules, requests_max: usize) -> Res
         for _ in 0..repeats {
             // A line without a time follows the one before it.
             let at_ns = request.at_ns.or(last_ns).unwrap_or(count * STEP_NS);
-            builder.push(&NewRequest { at_ns, key: &key, bytes, exchange, ttl_ns });
+            let request = NewRequest { at_ns, key: &key, exchange, bytes, ttl_ns };
+            builder.push(&request);
+            if is_kept_without_bots {
+                without_bots.push(&request);
+            }
             count += 1;
             if builder.is_full() {
                 break;
@@ -122,6 +142,7 @@ pub fn read(reader: LogReader<'_>, rules: &KeyRules, requests_max: usize) -> Res
     }
     let service_time = service_times.quantile(0.5);
     let has_times = timeless == 0 || last_ns.is_some();
+    let without_bots = Some(without_bots).filter(|builder| traffic.has_agents() && !builder.is_full());
     Ok(LogContent {
         trace: builder.finish(),
         exchanges,
@@ -130,6 +151,8 @@ pub fn read(reader: LogReader<'_>, rules: &KeyRules, requests_max: usize) -> Res
         summary,
         service_time,
         has_times,
+        traffic: traffic.finish(),
+        without_bots: without_bots.map(TraceBuilder::finish),
     })
 }
 

@@ -6,6 +6,7 @@ mod live;
 mod markdown;
 mod table;
 mod text;
+mod traffic;
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -24,6 +25,7 @@ use crate::{
     scale::scaled,
     strategies::{OriginModel, StrategyFigures},
     trace::{Request, Trace},
+    traffic::Traffic,
 };
 
 /// A plan: the figures of a log, curves, and a cache.
@@ -57,6 +59,10 @@ pub struct Plan {
     pub strategies: Option<StrategyRuns>,
     /// Assumptions that the caller made for lack of an argument, a sentence each.
     pub assumptions: Vec<String>,
+    /// All requests of the log by bots, routes, hosts, types and statuses.
+    pub traffic: Traffic,
+    /// The cache for the requests that are not by bots, where they matter.
+    pub without_bots: Option<Recommendation>,
 }
 
 /// Strategies on the busiest part of the log.

@@ -55,6 +55,7 @@ impl AccessLines {
             status: value::status(line.status),
             bytes,
             service_time: traefik_duration(line.after),
+            user_agent: common::user_agent(line.after),
             ..LoggedRequest::read(key)
         });
         Ok(Parsed::Requests)
@@ -102,6 +103,8 @@ fn visit_json(line: &JsonLine<'_>, at_ns: Option<u64>, visit: &mut Visit<'_>) ->
         ttl,
         is_shareable,
         service_time: json_service_time(line),
+        user_agent: json_text(line, Field::UserAgent),
+        content_type: json_text(line, Field::ContentType),
         ..LoggedRequest::read(LoggedKey::Url { method, host, url })
     });
     Ok(Parsed::Requests)
@@ -129,6 +132,13 @@ fn traefik_duration(after: &[u8]) -> Option<Duration> {
     let digits = rest.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
     let (before, digits) = rest.split_at(rest.len() - digits);
     if before.ends_with(b" ") { value::number(digits).map(Duration::from_millis) } else { None }
+}
+
+fn json_text<'a>(line: &'a JsonLine<'_>, field: Field) -> Option<&'a [u8]> {
+    match line.find(field)?.1 {
+        JsonValue::Text(text) | JsonValue::List(Some(text)) => value::known(text.as_bytes()),
+        _ => None,
+    }
 }
 
 fn json_status(line: &JsonLine<'_>) -> Option<u16> {

@@ -14,7 +14,7 @@ use super::{
 use crate::{time::TimeParser, value::Problem};
 
 /// The part of a request that a column of this name stands for.
-const FIELDS: [(&str, Field); 13] = [
+const FIELDS: [(&str, Field); 15] = [
     ("key", Field::Key),
     ("url", Field::Url),
     ("host", Field::Host),
@@ -28,6 +28,8 @@ const FIELDS: [(&str, Field); 13] = [
     ("size", Field::Size),
     ("ttl", Field::Ttl),
     ("service_time", Field::ServiceTime(1_000_000_000)),
+    ("user_agent", Field::UserAgent),
+    ("content_type", Field::ContentType),
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +42,7 @@ enum Place {
 /// The columns of a table: `time=0,key=1,size=2` by position from 0, or `key=id,size=bytes` by the names of a header.
 ///
 /// A column is `key` or `url`, `host`, `method`, `operation` (get, set, delete), `time` (seconds or a date), `time_ms`, `time_us`,
-/// `time_ns`, `status`, `size` (bytes), `ttl` (seconds) or `service_time` (seconds).
+/// `time_ns`, `status`, `size` (bytes), `ttl` (seconds), `service_time` (seconds), `user_agent` or `content_type`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CsvColumns(Vec<(Field, Place)>);
 

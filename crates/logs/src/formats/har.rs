@@ -62,7 +62,7 @@ pub(crate) fn read(input: &mut InputReader<'_>, visit: &mut VisitEntry<'_>) -> R
 }
 
 fn visit_entry(entry: &Entry, times: &mut TimeParser, visit: &mut VisitEntry<'_>) {
-    let Request { method, url } = &entry.request;
+    let Request { method, url, .. } = &entry.request;
     if !request::is_request(method, url) {
         return visit(Ok(None));
     }
@@ -74,7 +74,7 @@ fn visit_entry(entry: &Entry, times: &mut TimeParser, visit: &mut VisitEntry<'_>
 }
 
 impl Entry {
-    fn complete(&self, logged: &mut LoggedRequest<'_>, times: &mut TimeParser) -> Result<(), Problem> {
+    fn complete<'a>(&'a self, logged: &mut LoggedRequest<'a>, times: &mut TimeParser) -> Result<(), Problem> {
         if let Some(text) = &self.started {
             logged.at_ns = Some(times.parse_any(text).map_err(|_| "`startedDateTime` is not RFC 3339")?);
         }
@@ -86,14 +86,19 @@ impl Entry {
         let (bytes, status) = (bytes.map(|bytes| bytes as u64), response.status.map(|status| status as u16));
         logged.bytes = bytes.map(value::checked_size).transpose()?;
         logged.status = status.filter(|status| (100..1_000).contains(status));
-        let cache_control =
-            response.headers.iter().find(|header| header.name.eq_ignore_ascii_case("cache-control"));
-        let reuse = cache_control.map(|header| value::reuse(&header.value)).unwrap_or_default();
+        let reuse = header(&response.headers, "cache-control").map(value::reuse).unwrap_or_default();
         (logged.ttl, logged.is_shareable) = (reuse.ttl, reuse.is_shareable);
         let millis = self.time.filter(|millis| (0.0..MILLISECONDS_MAX).contains(millis));
+        let agent = header(&self.request.headers, "user-agent").map(str::as_bytes);
+        logged.user_agent = agent.and_then(value::known);
+        logged.content_type = response.content.mime_type.as_deref().map(str::as_bytes).and_then(value::known);
         logged.service_time = millis.map(|millis| Duration::from_secs_f64(millis / 1e3));
         Ok(())
     }
+}
+
+fn header<'a>(headers: &'a [Header], name: &str) -> Option<&'a str> {
+    headers.iter().find(|header| header.name.eq_ignore_ascii_case(name)).map(|header| &*header.value)
 }
 
 #[derive(Deserialize)]
@@ -111,6 +116,8 @@ struct Entry {
 struct Request {
     method: String,
     url: String,
+    #[serde(default)]
+    headers: Vec<Header>,
 }
 
 #[derive(Default, Deserialize)]
@@ -127,6 +134,8 @@ struct Response {
 #[serde(default)]
 struct Content {
     size: Option<f64>,
+    #[serde(rename = "mimeType")]
+    mime_type: Option<String>,
 }
 
 #[derive(Deserialize)]

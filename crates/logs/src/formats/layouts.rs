@@ -43,6 +43,7 @@ static LAYOUTS: [LayoutRow; 7] = [
         name: "elb",
         is_forward: false,
         patterns: &[
+            r#"$time $elb $client $backend $request_seconds $took_seconds $response_seconds $status $backend_status $received $bytes "$request" "$agent" $rest"#,
             r#"$time $elb $client $backend $request_seconds $took_seconds $response_seconds $status $backend_status $received $bytes "$request"$rest"#,
         ],
     },
@@ -70,7 +71,7 @@ static LAYOUTS: [LayoutRow; 7] = [
         name: "squid",
         is_forward: true,
         patterns: &[
-            "$unix_time $took_ms $client $cache/$status $bytes $method $url $user $hierarchy/$peer $rest",
+            "$unix_time $took_ms $client $cache/$status $bytes $method $url $user $hierarchy/$peer $content_type",
         ],
     },
     // <https://github.com/NginxProxyManager/nginx-proxy-manager>, docker/rootfs/etc/nginx/conf.d/include/log-proxy.conf. Two
@@ -79,9 +80,9 @@ static LAYOUTS: [LayoutRow; 7] = [
         name: "nginx-proxy-manager",
         is_forward: false,
         patterns: &[
-            r#"[$common_time] $cache $upstream_status $status - $method $scheme $host "$url" [Client $client] [Length $bytes] $rest"#,
-            r#"[$common_time] $cache $first_status, $upstream_status $status - $method $scheme $host "$url" [Client $client] [Length $bytes] $rest"#,
-            r#"[$common_time] $status - $method $scheme $host "$url" [Client $client] [Length $bytes] $rest"#,
+            r#"[$common_time] $cache $upstream_status $status - $method $scheme $host "$url" [Client $client] [Length $bytes] $any"$agent" $rest"#,
+            r#"[$common_time] $cache $first_status, $upstream_status $status - $method $scheme $host "$url" [Client $client] [Length $bytes] $any"$agent" $rest"#,
+            r#"[$common_time] $status - $method $scheme $host "$url" [Client $client] [Length $bytes] $any"$agent" $rest"#,
         ],
     },
 ];

@@ -98,8 +98,8 @@ impl Pattern {
         let mut pattern = Self::compile(text, variables::layout(text))?;
         let mut before: &[u8] = &pattern.start;
         for part in &mut pattern.parts {
-            let is_text =
-                matches!(before.last(), Some(b'"' | b'[')) || matches!(&*part.name, "$any" | "$rest");
+            let is_text = matches!(before.last(), Some(b'"' | b'['))
+                || matches!(&*part.name, "$any" | "$rest" | "$content_type");
             part.is_word = !is_text;
             before = if let End::Text(end) = &part.end { end.needle() } else { &[] };
         }
@@ -215,6 +215,8 @@ struct Values<'a> {
     reuse: Reuse,
     service_time: Option<Duration>,
     is_hit: bool,
+    user_agent: Option<&'a [u8]>,
+    content_type: Option<&'a [u8]>,
     is_without_offset: bool,
 }
 
@@ -274,6 +276,8 @@ impl<'a> Values<'a> {
                 self.service_time = value::duration(text, *unit_ns).or(self.service_time);
             }
             Value::CacheStatus => self.is_hit = value::is_hit(text),
+            Value::UserAgent => self.user_agent = value::known(text),
+            Value::ContentType(_) => self.content_type = value::known(text),
             Value::CommonTime => self.at_ns = Some(common_time(text, times)?),
             Value::TextTime => self.at_ns = Some(text_time(text, times)?),
             Value::NumberTime { unit_ns } => {
@@ -321,6 +325,8 @@ impl<'a> Values<'a> {
             is_shareable: self.reuse.is_shareable,
             // The time of a hit is that of the cache.
             service_time: self.service_time.filter(|_| !self.is_hit),
+            user_agent: self.user_agent,
+            content_type: self.content_type,
             ..LoggedRequest::read(LoggedKey::Url { method, host: host.as_deref(), url })
         });
         Parsed::Requests

@@ -41,6 +41,8 @@ pub(super) enum Field {
     TimeOfDay,
     /// `Hit`, `TCP_HIT`: whether a cache answered.
     CacheStatus,
+    UserAgent,
+    ContentType,
 }
 
 /// The delimiter that occurs most often in a line; a comma if there is none.
@@ -125,6 +127,8 @@ pub(super) struct Row<'a> {
     date: Option<Cow<'a, [u8]>>,
     time_of_day: Option<Cow<'a, [u8]>>,
     is_hit: bool,
+    user_agent: Option<Cow<'a, [u8]>>,
+    content_type: Option<Cow<'a, [u8]>>,
 }
 
 pub(super) fn read_row<'a>(
@@ -175,6 +179,8 @@ impl<'a> Row<'a> {
             Field::Date => self.date = (!is_none).then_some(column),
             Field::TimeOfDay => self.time_of_day = (!is_none).then_some(column),
             Field::CacheStatus => self.is_hit = value::is_hit(text),
+            Field::UserAgent => self.user_agent = (!is_none).then_some(column),
+            Field::ContentType => self.content_type = (!is_none).then_some(column),
         }
         Ok(())
     }
@@ -224,6 +230,8 @@ pub(super) fn visit_row(row: &Row<'_>, visit: &mut Visit<'_>) -> Parsed {
         ttl: row.ttl.filter(|ttl| !ttl.is_zero()),
         // The time of a hit is that of the cache.
         service_time: row.service_time.filter(|_| !row.is_hit),
+        user_agent: row.user_agent.as_deref(),
+        content_type: row.content_type.as_deref(),
         ..LoggedRequest::read(key)
     });
     Parsed::Requests

@@ -3,6 +3,8 @@
 //! <https://www.w3.org/TR/WD-logfile>,
 //! <https://learn.microsoft.com/windows/win32/http/w3c-logging>,
 //! <https://docs.aws.amazon.com/AmazonCloudFront/latest/DeveloperGuide/standard-logs-reference.html>
+//!
+//! The real-time logs of `CloudFront` have no `#Fields` line: <https://docs.aws.amazon.com/AmazonCloudFront/latest/DeveloperGuide/real-time-logs.html>
 
 use memchr::memchr;
 
@@ -10,13 +12,17 @@ use super::{
     LineParser, Parsed, Visit,
     table::{Field, read_row, visit_row},
 };
-use crate::{time::TimeParser, value::Problem};
+use crate::{
+    request,
+    time::TimeParser,
+    value::{self, Problem},
+};
 
 const SECOND_NS: u64 = 1_000_000_000;
 const MILLISECOND_NS: u64 = 1_000_000;
 
 /// The columns that are read, in any case. Of the columns for one part of a request the first of these is used.
-const NAMES: [(&str, Field); 17] = [
+const NAMES: [(&str, Field); 20] = [
     ("timestamp(ms)", Field::Time(MILLISECOND_NS)),
     ("timestamp", Field::Time(SECOND_NS)),
     ("date", Field::Date),
@@ -35,11 +41,32 @@ const NAMES: [(&str, Field); 17] = [
     ("x-edge-response-result-type", Field::CacheStatus),
     ("x-edge-result-type", Field::CacheStatus),
     ("s-action", Field::CacheStatus),
+    ("cs(user-agent)", Field::UserAgent),
+    ("cs-user-agent", Field::UserAgent),
+    ("sc-content-type", Field::ContentType),
 ];
 
-/// True if a line names columns that are read.
-pub(crate) fn is_fields_line(line: &[u8]) -> bool {
-    directive(line, "#fields:").is_some_and(|names| !positions(names).is_empty())
+/// The columns of `CloudFront`'s real-time logs with all fields, in their order. Their `cs-uri-stem` has the query.
+const REAL_TIME: &str = "timestamp c-ip time-to-first-byte sc-status sc-bytes cs-method cs-protocol cs-host cs-uri-stem cs-bytes \
+     x-edge-location x-edge-request-id x-host-header time-taken cs-protocol-version c-ip-version cs-user-agent cs-referer \
+     cs-cookie cs-uri-query x-edge-response-result-type x-forwarded-for ssl-protocol ssl-cipher x-edge-result-type \
+     fle-encrypted-fields fle-status sc-content-type";
+
+/// True if a line names columns that are read, or is one of `CloudFront`'s real-time logs.
+pub(crate) fn is_table_line(line: &[u8]) -> bool {
+    directive(line, "#fields:").is_some_and(|names| !positions(names).is_empty()) || is_real_time(line)
+}
+
+/// True if the columns of a line can be those of [`REAL_TIME`].
+fn is_real_time(line: &[u8]) -> bool {
+    let columns: Vec<&[u8]> = line.split(|byte| *byte == b'\t').collect();
+    let [time, _, first_byte, status, bytes, method, ..] = columns[..] else { return false };
+    let is_decimal = |text| value::decimal_ns(text, 1).is_some();
+    columns.len() >= REAL_TIME.split_ascii_whitespace().count()
+        && [time, first_byte].into_iter().all(is_decimal)
+        && value::status(status).is_some()
+        && value::number(bytes).is_some()
+        && str::from_utf8(method).is_ok_and(request::is_method)
 }
 
 /// Lines in the order of the last `#Fields` line. Directives may be anywhere, as in files that were concatenated.
@@ -61,6 +88,9 @@ impl LineParser for W3cLines {
                 self.date = date.split(u8::is_ascii_whitespace).next().unwrap_or_default().to_vec();
             }
             return Ok(Parsed::Comment);
+        }
+        if self.positions.is_empty() && is_real_time(line) {
+            self.positions = positions(REAL_TIME.as_bytes());
         }
         if !self.positions.iter().any(|(field, _)| *field == Field::Url) {
             return Err("no `#Fields` line with a `cs-uri-stem` comes before the line".into());

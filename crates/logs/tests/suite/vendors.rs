@@ -1,6 +1,6 @@
 //! The logs of servers and services, in the layouts that their vendors document. No format is named.
 
-use stockade_logs::FORMATS;
+use stockade_logs::{FORMATS, LogReader};
 
 use super::try_read;
 
@@ -31,6 +31,28 @@ const FIXTURES: &[Fixture] = &[
             "@1769893351 read GET|shop.example.org|/product/42.html?size=m&color=blue 200 4187B",
             "@1769893353 write POST|shop.example.org|/cart 303 391B took=87ms",
             "@1769893360 read GET|shop.example.org|/gone 404 912B took=51ms",
+        ],
+    },
+    // <https://docs.aws.amazon.com/AmazonCloudFront/latest/DeveloperGuide/real-time-logs.html>: seconds, and the stem has the query
+    Fixture {
+        log: log!("cloudfront-real-time.log"),
+        format: "w3c",
+        lines: 3,
+        requests: &[
+            "@1769893351.250000000 read GET|shop.example.org|/product/42.html?size=m 200 4187B took=213ms",
+            "@1769893352.001000000 read GET|shop.example.org|/product/42.html?size=m 200 4187B",
+            "@1769893353.100000000 write POST|shop.example.org|/cart 303 391B took=1.087s",
+        ],
+    },
+    // The first page, "standard logging (v2)": JSON with the same names, all values as strings
+    Fixture {
+        log: log!("cloudfront.json.log"),
+        format: "json",
+        lines: 3,
+        requests: &[
+            "@1769893351 read GET|shop.example.org|/product/42.html?size=m&color=blue 200 4187B took=213ms",
+            "@1769893351 read GET|shop.example.org|/product/42.html?size=m&color=blue 200 4187B",
+            "@1769893353.100000000 write POST|shop.example.org|/cart 303 391B took=87ms",
         ],
     },
     // <https://learn.microsoft.com/windows/win32/http/w3c-logging>
@@ -232,6 +254,78 @@ fn logs_of_vendors_are_read_unaided() {
         assert_eq!(try_read(log, Some(format)).unwrap().0, found, "{format}");
         assert!(FORMATS.iter().any(|known| known.name == *format), "{format}");
     }
+}
+
+/// Of each log the agent and the type of the first request, where the format has them.
+#[test]
+fn user_agents_and_content_types_are_read() {
+    const CHROME: &str = "Mozilla/5.0%20(X11;%20Linux%20x86_64)";
+    const GOOGLEBOT: &str = "Mozilla/5.0%20(compatible;%20Googlebot/2.1;%20+http://www.google.com/bot.html)";
+    for (log, agent, content_type) in [
+        (log!("cloudfront.log"), CHROME, "text/html"),
+        (log!("cloudfront-real-time.log"), GOOGLEBOT, "text/html"),
+        (log!("cloudfront.json.log"), CHROME, "text/html"),
+        (log!("iis.log"), "Mozilla/5.0+(Windows+NT+10.0)", ""),
+        (log!("envoy.log"), "Mozilla/5.0 (X11; Linux x86_64)", ""),
+        (log!("istio.log"), "curl/8.5.0", ""),
+        (log!("alb.log"), "Mozilla/5.0 (X11; Linux x86_64)", ""),
+        (log!("elb.log"), "curl/8.5.0", ""),
+        (log!("s3.log"), "Mozilla/5.0 (X11)", ""),
+        (log!("haproxy.log"), "", ""),
+        (log!("squid.log"), "", "text/css"),
+        (log!("nginx-proxy-manager.log"), "Mozilla/5.0 (X11)", ""),
+        (log!("envoy.json.log"), "curl/8.5.0", ""),
+        (log!("google.json.log"), "Mozilla/5.0 (X11)", ""),
+        (log!("fastly.json.log"), "curl/8.5.0", ""),
+        (log!("akamai.json.log"), "Mozilla%2f5.0", "text/html"),
+        (log!("caddy-console.log"), "curl/8.5.0", "text/html; charset=utf-8"),
+        (log!("traefik.log"), "Mozilla/5.0 (X11)", ""),
+    ] {
+        assert_eq!(agent_and_type(log, None), (agent.to_owned(), content_type.to_owned()), "{log}");
+    }
+    let line = r#"192.0.2.7 - - [31/Jan/2026:08:00:01 +0000] "GET / HTTP/1.1" 200 17"#;
+    for (after, agent) in [
+        ("", ""),
+        (r#" "-" "-""#, ""),
+        (r#" "https://example.org/\"a\"" "Mozilla/5.0 (\"X11\")" 12"#, r#"Mozilla/5.0 (\"X11\")"#),
+        (r#" "https://example.org/" "curl"#, ""),
+        (r#" "curl/8.5.0""#, ""),
+    ] {
+        assert_eq!(agent_and_type(&format!("{line}{after}\n"), None).0, agent, "{after}");
+    }
+    for (pattern, line) in [
+        (
+            r#""$request" $status "$http_user_agent" "$sent_http_content_type""#,
+            r#""GET / HTTP/1.1" 200 "curl/8.5.0" "text/css""#,
+        ),
+        (r#""%r" %s "%{User-Agent}i" "%{Content-Type}o""#, r#""GET / HTTP/1.1" 200 "curl/8.5.0" "text/css""#),
+        ("csv:url=0,user_agent=1,content_type=2", "/,curl/8.5.0,text/css"),
+        (
+            "json",
+            r#"{"time":1,"request":{"method":"GET","uri":"/","headers":{"User-Agent":["curl/8.5.0"]}},"resp_headers":{"Content-Type":["text/css"]}}"#,
+        ),
+        (
+            "har",
+            r#"{"log":{"entries":[{"request":{"method":"GET","url":"https://example.org/","headers":[{"name":"user-agent","value":"curl/8.5.0"}]},"response":{"content":{"mimeType":"text/css"}}}]}}"#,
+        ),
+    ] {
+        let found = agent_and_type(line, Some(pattern));
+        assert_eq!(found, ("curl/8.5.0".to_owned(), "text/css".to_owned()), "{pattern}");
+    }
+}
+
+fn agent_and_type(log: &str, format: Option<&str>) -> (String, String) {
+    let format = format.map(|format| format.parse().expect("a format"));
+    let mut found = None;
+    let text = |text: Option<&[u8]>| String::from_utf8_lossy(text.unwrap_or_default()).into_owned();
+    LogReader::from_reader("log", log.as_bytes(), format)
+        .and_then(|reader| {
+            reader.for_each(|request| {
+                found.get_or_insert((text(request.user_agent), text(request.content_type)));
+            })
+        })
+        .expect("readable");
+    found.expect("a request")
 }
 
 /// The lines of requests, cut off after a third, are bad, and the others are read as before.

@@ -6,7 +6,7 @@ use stockade_record::page::{THEME_STYLE, UPLOT_NOTICE, UPLOT_SCRIPT, UPLOT_STYLE
 
 use super::{
     Plan, answer, block, capacity_text, curve_table, lifetime_text, notes, sentences, strategies_heading,
-    strategies_table, table::Table,
+    strategies_table, table::Table, traffic,
 };
 use crate::{
     curve::{Lifetime, Point},
@@ -45,6 +45,12 @@ pub(super) fn render(plan: &Plan) -> String {
                         h2 { "Strategies" }
                         p { (strategies_heading(runs)) "." }
                         (table_of("Strategies", &strategies_table(runs)))
+                    }
+                    @if let Some((heading, tables, without_bots)) = traffic::tables(plan) {
+                        h2 { "Traffic" }
+                        p { (heading) }
+                        @for (name, table) in tables { (table_of(name, &table)) }
+                        @if let Some(sentence) = without_bots { p { (sentence) } }
                     }
                     @let notes = notes(plan);
                     @if !notes.is_empty() {

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use stockade_model::units::{format_duration, milliseconds};
 
-use super::Plan;
+use super::{Plan, traffic};
 use crate::{
     curve::{Curve, Point},
     exchange::Exchange,
@@ -30,10 +30,14 @@ pub(super) fn render(plan: &Plan) -> String {
         "bytes": plan.trace.totals().bytes,
         "span_s": plan.has_times.then(|| seconds(plan.trace.totals().span_ns)),
         "warmup_requests": plan.trace.totals().requests.saturating_sub(plan.trace.counted().requests),
+        "traffic": traffic::json(plan),
         "curves": plan.curves.iter().map(curve).collect::<Vec<_>>(),
     });
     if let Ok(recommendation) = &plan.recommendation {
         json["recommendation"] = recommendation_json(recommendation, plan.has_times);
+    }
+    if let Some(without_bots) = &plan.without_bots {
+        json["without_bots"] = recommendation_json(without_bots, plan.has_times);
     }
     if let Some(runs) = &plan.strategies {
         json["strategies"] = json!({

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::{
     Plan, answer, block, curve_table, lifetime_text, notes, sentences, strategies_heading, strategies_table,
+    traffic,
 };
 
 pub(super) fn render(plan: &Plan) -> String {
@@ -26,6 +27,13 @@ pub(super) fn render(plan: &Plan) -> String {
             strategies_heading(runs),
             strategies_table(runs).markdown()
         );
+    }
+    if let Some((heading, tables, without_bots)) = traffic::tables(plan) {
+        let _ = write!(text, "## Traffic\n\n{heading}\n\n");
+        for (_, table) in tables {
+            let _ = writeln!(text, "{}", table.markdown());
+        }
+        text += &without_bots.map_or(String::new(), |sentence| sentence + "\n\n");
     }
     let notes = notes(plan);
     if !notes.is_empty() {

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::{
     Plan, answer, block, curve_table, lifetime_text, notes, sentences, strategies_heading, strategies_table,
+    traffic,
 };
 
 pub(super) fn render(plan: &Plan) -> String {
@@ -13,6 +14,10 @@ pub(super) fn render(plan: &Plan) -> String {
     }
     for note in notes(plan) {
         let _ = writeln!(text, "- {note}");
+    }
+    let traffic = traffic::text(plan);
+    if !traffic.is_empty() {
+        let _ = write!(text, "\n{traffic}");
     }
     for lifetime in &plan.settings.lifetimes {
         let _ = write!(text, "\nHit ratio in percent, {}\n\n", lifetime_text(*lifetime));

@@ -54,10 +54,13 @@ pub enum Value {
     StrftimeTime(String),
     /// The status of a cache: a hit had no request to the origin.
     CacheStatus,
+    UserAgent,
+    /// Its rank.
+    ContentType(u8),
 }
 
 impl Value {
-    pub const SLOTS: usize = 11;
+    pub const SLOTS: usize = 13;
 
     /// Values that state the same have one slot.
     pub fn slot(&self) -> usize {
@@ -73,6 +76,8 @@ impl Value {
             Self::ServiceTime { .. } => 8,
             Self::CommonTime | Self::TextTime | Self::NumberTime { .. } | Self::StrftimeTime(_) => 9,
             Self::CacheStatus => 10,
+            Self::UserAgent => 11,
+            Self::ContentType(_) => 12,
         }
     }
 
@@ -83,6 +88,7 @@ impl Value {
             | Self::Host(rank)
             | Self::Size(rank)
             | Self::CacheControl(rank)
+            | Self::ContentType(rank)
             | Self::ServiceTime { rank, .. } => *rank,
             Self::NumberTime { unit_ns } if *unit_ns < 1_000_000_000 => 0,
             Self::NumberTime { .. } => 1,
@@ -149,6 +155,8 @@ fn layout_variable(name: &str) -> Token {
         "took_seconds" => Value::ServiceTime { unit_ns: SECOND_NS, rank: 0 },
         "took_ms" => Value::ServiceTime { unit_ns: MILLISECOND_NS, rank: 0 },
         "cache" => Value::CacheStatus,
+        "agent" => Value::UserAgent,
+        "content_type" => Value::ContentType(0),
         "time" => Value::TextTime,
         "unix_time" => Value::NumberTime { unit_ns: SECOND_NS },
         "common_time" => Value::CommonTime,
@@ -177,13 +185,17 @@ fn nginx_variable(name: &str) -> Token {
         "request_time" => Value::ServiceTime { unit_ns: SECOND_NS, rank: 1 },
         "upstream_http_cache_control" => Value::CacheControl(0),
         "sent_http_cache_control" => Value::CacheControl(1),
+        "http_user_agent" => Value::UserAgent,
+        "sent_http_content_type" => Value::ContentType(0),
+        "upstream_http_content_type" => Value::ContentType(1),
         "msec" => Value::NumberTime { unit_ns: SECOND_NS },
         "time_iso8601" => Value::TextTime,
         "time_local" => Value::CommonTime,
         _ => return unused(format!("${name}"), name.starts_with("upstream_")),
     };
     let spaces = usize::from(value == Value::CommonTime);
-    let is_list = name.starts_with("upstream_") && !matches!(value, Value::CacheControl(_));
+    let is_list =
+        name.starts_with("upstream_") && !matches!(value, Value::CacheControl(_) | Value::ContentType(_));
     Token::Variable(Variable { name: format!("${name}"), value: Some(value), spaces, is_list })
 }
 
@@ -243,6 +255,8 @@ fn directive(text: &str) -> Result<(Token, &str), PatternError> {
         ("b" | "B", _) => Value::Size(0),
         ("O", _) => Value::Size(1),
         ("o", Some(header)) if header.eq_ignore_ascii_case("cache-control") => Value::CacheControl(0),
+        ("i", Some(header)) if header.eq_ignore_ascii_case("user-agent") => Value::UserAgent,
+        ("o", Some(header)) if header.eq_ignore_ascii_case("content-type") => Value::ContentType(0),
         ("x", Some("Varnish:time_firstbyte")) => Value::ServiceTime { unit_ns: SECOND_NS, rank: 0 },
         ("D", _) | ("T", Some("us")) => Value::ServiceTime { unit_ns: 1_000, rank: 1 },
         ("T", Some("ms")) => Value::ServiceTime { unit_ns: 1_000_000, rank: 2 },

@@ -1,0 +1,278 @@
+//! The traffic of a log: requests and bytes by bots, routes, hosts, types and statuses, counted while it is read.
+//!
+//! All requests count, also those that no cache answers. Memory is bounded, whatever the log: [`top`] says how, and by how much
+//! a count may be too low.
+
+mod bots;
+mod top;
+
+use std::hash::BuildHasher;
+
+use foldhash::fast::FixedState;
+use stockade_logs::{LoggedKey, LoggedRequest};
+
+pub use self::top::Count;
+use self::top::Top;
+
+/// The parts of each kind that are kept.
+const PARTS_MAX: usize = 20;
+/// The user agents whose result is remembered: a power of two.
+const AGENTS: usize = 1_024;
+/// A longer end of a name is not that of a file.
+const EXTENSION_BYTES_MAX: usize = 5;
+
+/// The traffic of a log.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Traffic {
+    /// All requests.
+    pub all: Count,
+    /// Those by bots, and the bots with the most; `None`: no request has a user agent.
+    pub bots: Option<(Count, Vec<Part>)>,
+    /// By the first segment of the path.
+    pub routes: Vec<Part>,
+    /// By host, where the log has it.
+    pub hosts: Vec<Part>,
+    /// By the type of the response, else the ending of the path.
+    pub types: Vec<Part>,
+    /// By the first digit of the status, where the log has it.
+    pub statuses: Vec<Part>,
+    /// A count is too low by so many requests at most.
+    pub too_low_by: u64,
+}
+
+/// A part of the traffic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Such as `/assets/*`.
+    pub name: String,
+    /// Its requests.
+    pub count: Count,
+}
+
+impl Traffic {
+    /// The share of the requests that bots send, as far as they say so; 0 without user agents.
+    #[must_use]
+    pub fn bots_share(&self) -> f64 {
+        match &self.bots {
+            Some((bots, _)) if self.all.requests > 0 => bots.requests as f64 / self.all.requests as f64,
+            _ => 0.0,
+        }
+    }
+}
+
+/// Counts the requests of a log.
+#[derive(Debug, Default)]
+pub(crate) struct TrafficCounter {
+    all: Count,
+    bots: Count,
+    agents: Agents,
+    names: Top,
+    routes: Top,
+    hosts: Top,
+    types: Top,
+    /// By the first digit; 0: none.
+    statuses: [Count; 10],
+}
+
+impl TrafficCounter {
+    /// Counts a request. Returns true if a bot sent it.
+    pub fn add(&mut self, request: &LoggedRequest<'_>) -> bool {
+        let requests = u64::from(request.repeats);
+        let count = Count { requests, bytes: request.bytes.unwrap_or(0).saturating_mul(requests) };
+        self.all.add(count);
+        self.statuses[usize::from(request.status.unwrap_or(0) / 100) % 10].add(count);
+        if let LoggedKey::Url { host, url, .. } = request.key {
+            let (host, path) = split_url(host, url);
+            let (segment, rest) = route(path);
+            self.routes.add([b"/", segment, rest], count);
+            if let Some(host) = host {
+                self.hosts.add([host.as_bytes()], count);
+            }
+            match request.content_type {
+                Some(content_type) => self.types.add([media_type(content_type)], count),
+                None => self.types.add([extension(path)], count),
+            }
+        }
+        let bot = request.user_agent.and_then(|agent| self.agents.bot_name(agent));
+        if let Some(name) = bot {
+            self.bots.add(count);
+            self.names.add([name.as_bytes()], count);
+        }
+        bot.is_some()
+    }
+
+    /// True if a request had a user agent.
+    pub fn has_agents(&self) -> bool {
+        self.agents.any
+    }
+
+    pub fn finish(self) -> Traffic {
+        let mut too_low_by = 0;
+        let mut parts = |top: Top| {
+            let (names, error) = top.finish();
+            too_low_by = too_low_by.max(error);
+            let part = |(name, count)| Part { name, count };
+            names.into_iter().take(PARTS_MAX).map(part).collect::<Vec<_>>()
+        };
+        let (names, routes) = (parts(self.names), parts(self.routes));
+        let (hosts, types) = (parts(self.hosts), parts(self.types));
+        let statuses = self.statuses.iter().enumerate().skip(1).filter(|(_, count)| count.requests > 0);
+        let statuses = statuses.map(|(digit, count)| Part { name: format!("{digit}xx"), count: *count });
+        Traffic {
+            all: self.all,
+            bots: self.agents.any.then_some((self.bots, names)),
+            routes,
+            hosts,
+            types,
+            statuses: statuses.collect(),
+            too_low_by,
+        }
+    }
+}
+
+/// The bots among the user agents: a log has few of them, and each comes often.
+#[derive(Debug)]
+struct Agents {
+    hasher: FixedState,
+    /// The result for a hash, in the place that the hash has; another one replaces it.
+    known: Vec<(u64, Option<Box<str>>)>,
+    any: bool,
+}
+
+impl Default for Agents {
+    fn default() -> Self {
+        Self { hasher: FixedState::with_seed(0), known: Vec::new(), any: false }
+    }
+}
+
+impl Agents {
+    fn bot_name(&mut self, agent: &[u8]) -> Option<&str> {
+        if !self.any {
+            self.any = true;
+            // 0 is the hash of the empty text in all places.
+            self.known = vec![(self.hasher.hash_one(b"".as_slice()), None); AGENTS];
+        }
+        let hash = self.hasher.hash_one(agent);
+        #[expect(clippy::cast_possible_truncation, reason = "the low bits")]
+        let place = &mut self.known[hash as usize % AGENTS];
+        if place.0 != hash {
+            *place = (hash, bots::bot_name(agent).map(Into::into));
+        }
+        place.1.as_deref()
+    }
+}
+
+/// Host and path, also of an absolute URL.
+fn split_url<'a>(host: Option<&'a str>, url: &'a str) -> (Option<&'a str>, &'a [u8]) {
+    let path = &url[..url.find(['?', '#']).unwrap_or(url.len())];
+    match path.split_once("://") {
+        Some((_, rest)) if !path.starts_with('/') => {
+            let (of_url, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+            (host.or(Some(of_url)), path.as_bytes())
+        }
+        _ => (host, path.as_bytes()),
+    }
+}
+
+/// The first segment of a path, and `/*` if there are more: `/assets/*`, `/about`. A segment that is a number or an id is
+/// `*`.
+fn route(path: &[u8]) -> (&[u8], &'static [u8]) {
+    let path = path.strip_prefix(b"/").unwrap_or(path);
+    let end = path.iter().position(|byte| *byte == b'/').unwrap_or(path.len());
+    let segment = &path[..end];
+    match (is_id(segment), end < path.len()) {
+        (true, _) => (b"*", b""),
+        (false, true) => (segment, b"/*"),
+        (false, false) => (segment, b""),
+    }
+}
+
+/// True for numbers, and for texts of at least eight hexadecimal digits and hyphens, one of them a decimal digit.
+fn is_id(segment: &[u8]) -> bool {
+    let is_hex = |byte: &u8| byte.is_ascii_hexdigit() || *byte == b'-';
+    let has_digit = segment.iter().any(u8::is_ascii_digit);
+    has_digit && (segment.iter().all(u8::is_ascii_digit) || segment.len() >= 8 && segment.iter().all(is_hex))
+}
+
+/// `text/html` of `text/html; charset=utf-8`.
+fn media_type(content_type: &[u8]) -> &[u8] {
+    let is_end = |byte: &u8| matches!(byte, b';' | b' ' | b',' | b'%');
+    &content_type[..content_type.iter().position(is_end).unwrap_or(content_type.len())]
+}
+
+/// `.css`, or `no ending`.
+fn extension(path: &[u8]) -> &[u8] {
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    let Some(dot) = name.iter().rposition(|byte| *byte == b'.') else { return b"no ending" };
+    let end = &name[dot + 1..];
+    let is_ending = (1..=EXTENSION_BYTES_MAX).contains(&end.len())
+        && end.iter().all(u8::is_ascii_alphanumeric)
+        && !end.iter().all(u8::is_ascii_digit);
+    if is_ending { &name[dot..] } else { b"no ending" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn routes_fold_numbers_and_ids() {
+        for (url, folded, ending) in [
+            ("/", "/", "no ending"),
+            ("/about", "/about", "no ending"),
+            ("/assets/app.js?v=1.2", "/assets/*", ".js"),
+            ("/assets/", "/assets/*", "no ending"),
+            ("/42", "/*", "no ending"),
+            ("/42/edit.html", "/*", ".html"),
+            ("/3f2504e0-4f89-11d3-9a0c-0305e82c3301/a", "/*", "no ending"),
+            ("/deadbeef", "/deadbeef", "no ending"),
+            ("/v1.25", "/v1.25", "no ending"),
+            ("/a.b/c", "/a.b/*", "no ending"),
+            ("https://example.org/img/a.png#b", "/img/*", ".png"),
+            ("https://example.org", "/", "no ending"),
+            ("*", "/*", "no ending"),
+        ] {
+            let (_, path) = split_url(None, url);
+            let (segment, rest) = route(path);
+            let found = format!("/{}{}", String::from_utf8_lossy(segment), String::from_utf8_lossy(rest));
+            assert_eq!((&*found, extension(path)), (folded, ending.as_bytes()), "{url}");
+        }
+    }
+
+    #[test]
+    fn traffic_is_counted_by_bot_route_host_type_and_status() {
+        let mut counter = TrafficCounter::default();
+        let url = |host, url| LoggedKey::Url { method: "GET", host, url };
+        let request = |key, status, bytes| LoggedRequest {
+            status: Some(status),
+            bytes: Some(bytes),
+            ..LoggedRequest::read(key)
+        };
+        let bot = LoggedRequest {
+            user_agent: Some(b"ExampleBot/1.0"),
+            content_type: Some(b"text/html; charset=utf-8"),
+            repeats: 2,
+            ..request(url(Some("b"), "/blog/1"), 200, 10)
+        };
+        let person = LoggedRequest {
+            user_agent: Some(b"Mozilla/5.0 (X11)"),
+            ..request(url(Some("a"), "/a.css"), 404, 1)
+        };
+        assert!(!counter.has_agents());
+        assert!(!counter.add(&LoggedRequest { user_agent: None, ..person }));
+        assert!(!counter.add(&person) && counter.add(&bot) && !counter.add(&person) && counter.add(&bot));
+        assert!(!counter.add(&LoggedRequest::read(LoggedKey::Number(7))));
+        let traffic = counter.finish();
+        let count = |requests, bytes| Count { requests, bytes };
+        let part =
+            |name: &str, requests, bytes| Part { name: name.to_owned(), count: count(requests, bytes) };
+        assert_eq!(traffic.all, count(8, 43));
+        assert_eq!(traffic.bots, Some((count(4, 40), vec![part("ExampleBot", 4, 40)])));
+        assert_eq!(traffic.routes, [part("/blog/*", 4, 40), part("/a.css", 3, 3)]);
+        assert_eq!(traffic.hosts, [part("b", 4, 40), part("a", 3, 3)]);
+        assert_eq!(traffic.types, [part("text/html", 4, 40), part(".css", 3, 3)]);
+        assert_eq!(traffic.statuses, [part("2xx", 4, 40), part("4xx", 3, 3)]);
+        assert!((traffic.bots_share() - 0.5).abs() < f64::EPSILON);
+        assert_eq!(TrafficCounter::default().finish().bots, None);
+    }
+}
