@@ -13,7 +13,7 @@ use stockade_load::{
     plan::{ClosedLoop, EndCondition, Plan},
     schedule::{Schedule, ScheduleLimitError},
     targets::{
-        log::{AccessLog, HostHeader, LogInput, LogReader, ReplayError},
+        log::{AccessLog, LogInput, LogReader, ReplayError, ReplayOptions, ReplayedMethods},
         siege,
     },
     template::RequestTemplate,
@@ -83,6 +83,8 @@ pub struct ReplaySettings {
     pub speed: f64,
     /// The share of its requests.
     pub share: f64,
+    /// The methods of its requests.
+    pub methods: ReplayedMethods,
     pub duration: Duration,
 }
 
@@ -210,7 +212,8 @@ impl HttpTraffic {
 impl ReplaySettings {
     fn read(&self, files: &Path, base: &BaseUrl) -> Result<AccessLog, ReplayError> {
         let reader = LogReader::open(&[LogInput::File(files.join(&self.log))], None)?;
-        AccessLog::read(reader, base, HostHeader::OfUrl)?.with_times()
+        AccessLog::read(reader, base, ReplayOptions { methods: self.methods, ..ReplayOptions::default() })?
+            .with_times()
     }
 }
 

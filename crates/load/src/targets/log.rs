@@ -6,7 +6,7 @@
 //!
 //! **Requests.** Paths are requested at a [`BaseUrl`]; of an absolute URL only the path is used, and its host where the hosts of
 //! the log are sent ([`HostHeader::Logged`]). A key of a trace is a path. Logs have no bodies, so GET and HEAD are replayed and
-//! other methods are [skipped](SkipReason) and counted. So are lines without a request (`-`, or the bytes of a TLS handshake) and
+//! other methods are [skipped](SkipReason) and counted, unless [`ReplayedMethods::All`] wants them without. So are lines without a request (`-`, or the bytes of a TLS handshake) and
 //! bad lines. `User-Agent` and `Referer` are not replayed.
 //!
 //! **Times.** Servers log a request when it ends, so lines are sorted by time; equal times keep their order. If all times
@@ -77,6 +77,31 @@ pub enum HostHeader {
     OfUrl,
     /// That of the line, where it has one. Connections go to the base URL all the same.
     Logged,
+}
+
+/// The methods that are replayed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReplayedMethods {
+    /// GET and HEAD.
+    #[default]
+    Reads,
+    /// All but CONNECT, without bodies: for an origin on which they have no effect.
+    All,
+}
+
+/// The parts of a log to replay, and how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplayOptions {
+    /// The `Host` of the requests.
+    pub hosts: HostHeader,
+    /// Their methods.
+    pub methods: ReplayedMethods,
+}
+
+impl From<HostHeader> for ReplayOptions {
+    fn from(hosts: HostHeader) -> Self {
+        Self { hosts, ..Self::default() }
+    }
 }
 
 /// One request of a log.
@@ -154,8 +179,12 @@ pub enum ReplayError {
 
 impl AccessLog {
     /// Reads a log to its end.
-    pub fn read(reader: LogReader<'_>, base: &BaseUrl, hosts: HostHeader) -> Result<Self, ReplayError> {
-        let mut builder = AccessLogBuilder::new(base, hosts);
+    pub fn read(
+        reader: LogReader<'_>,
+        base: &BaseUrl,
+        options: impl Into<ReplayOptions>,
+    ) -> Result<Self, ReplayError> {
+        let mut builder = AccessLogBuilder::new(base, options.into());
         let summary =
             reader.with_lines_max(LINES_MAX.into()).try_for_each(|request| builder.add(&request))?;
         builder.finish(summary)
@@ -276,7 +305,7 @@ impl AccessLog {
 /// A log while it is read.
 struct AccessLogBuilder<'a> {
     base: &'a BaseUrl,
-    hosts: HostHeader,
+    options: ReplayOptions,
     templates: Vec<RequestTemplate>,
     /// Indices of `templates`, by method, host and path.
     known: HashTable<u32>,
@@ -288,10 +317,10 @@ struct AccessLogBuilder<'a> {
 }
 
 impl<'a> AccessLogBuilder<'a> {
-    fn new(base: &'a BaseUrl, hosts: HostHeader) -> Self {
+    fn new(base: &'a BaseUrl, options: ReplayOptions) -> Self {
         Self {
             base,
-            hosts,
+            options,
             templates: Vec::new(),
             known: HashTable::new(),
             requests: Vec::new(),
@@ -308,14 +337,15 @@ impl<'a> AccessLogBuilder<'a> {
             return Err(ReplayError::TooManyRequests);
         }
         let repeats = u64::from(logged.repeats);
-        let request = match ReplayRequest::of(logged) {
-            Ok(request) if self.hosts == HostHeader::Logged => request,
+        let is_host_sent = self.options.hosts == HostHeader::Logged;
+        let request = match ReplayRequest::of(logged, self.options.methods) {
+            Ok(request) if is_host_sent => request,
             Ok(request) => ReplayRequest { host: None, ..request },
             Err(reason) => return Ok(self.skipped.0[reason as usize] += repeats),
         };
         match self.template_index(&request)? {
             Some(template_index) => {
-                let lacks_host = self.hosts == HostHeader::Logged && request.host.is_none();
+                let lacks_host = is_host_sent && request.host.is_none();
                 self.without_host += if lacks_host { repeats } else { 0 };
                 let at = logged.at_ns.unwrap_or(NO_TIME);
                 let request = |number| ReplayedRequest { at, template_index, number };
@@ -332,9 +362,9 @@ impl<'a> AccessLogBuilder<'a> {
         let parts = |index: u32| {
             let template = &templates[index as usize];
             let host = template.headers.get(header::HOST).and_then(|host| host.to_str().ok());
-            (template.method == Method::HEAD, host, &template.path()[prefix..])
+            (&template.method, host, &template.path()[prefix..])
         };
-        let key = (request.is_head, request.host.as_deref(), &*request.path);
+        let key = (&request.method, request.host.as_deref(), &*request.path);
         let hash = hash(key);
         if let Some(index) = self.known.find(hash, |index| parts(*index) == key) {
             return Ok(Some(*index));
@@ -353,18 +383,20 @@ impl<'a> AccessLogBuilder<'a> {
         }
         let index = u32::try_from(self.templates.len()).unwrap_or(u32::MAX);
         self.known.insert_unique(hash, index, |index| self::hash(parts(*index)));
-        let method = if request.is_head { Method::HEAD } else { Method::GET };
-        self.templates.push(RequestTemplate { headers, ..RequestTemplate::new(method, url) });
+        self.templates.push(RequestTemplate { headers, ..RequestTemplate::new(request.method.clone(), url) });
         Ok(Some(index))
     }
 
     /// Sorts the requests, and counts their times from the first.
     fn finish(self, summary: LogSummary) -> Result<AccessLog, ReplayError> {
-        let Self { hosts, templates, mut requests, mut skipped, without_host, .. } = self;
+        let Self { options, templates, mut requests, mut skipped, without_host, .. } = self;
         let LogSummary { lines, without_request, bad_lines, first_bad: malformed, .. } = summary;
         skipped.0[SkipReason::NoRequest as usize] += without_request;
         skipped.0[SkipReason::Malformed as usize] += bad_lines;
-        if hosts == HostHeader::Logged && !requests.is_empty() && without_host == requests.len() as u64 {
+        if options.hosts == HostHeader::Logged
+            && !requests.is_empty()
+            && without_host == requests.len() as u64
+        {
             return Err(ReplayError::NoHosts);
         }
         let has_times = requests.iter().any(|request| request.at != NO_TIME);
@@ -393,7 +425,7 @@ impl<'a> AccessLogBuilder<'a> {
 }
 
 /// The same in every run.
-fn hash(request: (bool, Option<&str>, &str)) -> u64 {
+fn hash(request: (&Method, Option<&str>, &str)) -> u64 {
     FixedState::with_seed(0).hash_one(request)
 }
 

@@ -7,7 +7,7 @@ use stockade_cache::spec::{
     Span, TomlError,
     value::{DurationValue, TextValue, bounded_integers},
 };
-use stockade_load::{keys::Keys, schedule::Rate};
+use stockade_load::{keys::Keys, schedule::Rate, targets::log::ReplayedMethods};
 use toml::Spanned;
 
 #[cfg(feature = "schema")]
@@ -61,7 +61,7 @@ pub(super) struct HttpLoadTable {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 struct ReplayTable {
-    /// Log in the Common, Combined or JSON format, also with gzip.
+    /// Log in any format that `stockade plan` tells by its lines, also with gzip.
     log: PathBuf,
     /// Factor of the log's own pace, above 0. Default: 1.
     #[serde(default)]
@@ -71,6 +71,27 @@ struct ReplayTable {
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "f64", range(min = 0, max = 1)))]
     share: ReplayShare,
+    /// Methods that are sent: `reads` (GET and HEAD), or `all` without their bodies. Default: `reads`.
+    #[serde(default)]
+    methods: ReplayMethods,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
+enum ReplayMethods {
+    #[default]
+    Reads,
+    All,
+}
+
+impl From<ReplayMethods> for ReplayedMethods {
+    fn from(methods: ReplayMethods) -> Self {
+        match methods {
+            ReplayMethods::Reads => Self::Reads,
+            ReplayMethods::All => Self::All,
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -174,8 +195,9 @@ impl HttpLoadTable {
                         self.urls.as_ref().map(Spanned::span),
                     ],
                 )?;
-                let ReplayTable { log, speed, share } = replay.get_ref();
-                let replay = ReplaySettings { log: log.clone(), speed: speed.0, share: share.0, duration };
+                let ReplayTable { log, speed, share, methods } = replay.get_ref();
+                let (log, methods) = (log.clone(), (*methods).into());
+                let replay = ReplaySettings { log, speed: speed.0, share: share.0, methods, duration };
                 vec![(None, RequestPlan::Replayed(replay))]
             }
             (Some(connections), Some(_)) => {

@@ -2,14 +2,15 @@
 
 use std::{borrow::Cow, fmt::Write};
 
+use http::Method;
 use stockade_logs::{LoggedKey, LoggedRequest, Operation, request::AbsoluteUrl};
 
-use super::SkipReason;
+use super::{ReplayedMethods, SkipReason};
 
 /// A request that can be replayed.
 #[derive(Debug, PartialEq)]
 pub(super) struct ReplayRequest<'a> {
-    pub is_head: bool,
+    pub method: Method,
     /// Host and port, where the log has them.
     pub host: Option<Cow<'a, str>>,
     /// Path and query with a leading slash; not yet checked as part of a URL.
@@ -17,26 +18,29 @@ pub(super) struct ReplayRequest<'a> {
 }
 
 impl<'a> ReplayRequest<'a> {
-    pub fn of(logged: &LoggedRequest<'a>) -> Result<Self, SkipReason> {
+    pub fn of(logged: &LoggedRequest<'a>, methods: ReplayedMethods) -> Result<Self, SkipReason> {
+        let get = |path| Self { method: Method::GET, host: None, path };
         match logged.key {
-            LoggedKey::Url { method, host, url } => Self::of_url(method, host, url),
+            LoggedKey::Url { method, host, url } => {
+                let method = method.parse().map_err(|_| SkipReason::Method)?;
+                let is_replayed = match methods {
+                    ReplayedMethods::Reads => matches!(method, Method::GET | Method::HEAD),
+                    ReplayedMethods::All => method != Method::CONNECT,
+                };
+                if is_replayed { Self::of_url(method, host, url) } else { Err(SkipReason::Method) }
+            }
             _ if logged.operation != Operation::Read => Err(SkipReason::Method),
             LoggedKey::Text(key) => match str::from_utf8(key) {
                 Ok(url) if url.starts_with('/') || AbsoluteUrl::parse(url).is_some() => {
-                    Self::of_url("GET", None, url)
+                    Self::of_url(Method::GET, None, url)
                 }
-                _ => Ok(Self { is_head: false, host: None, path: path_of_key(key).into() }),
+                _ => Ok(get(path_of_key(key).into())),
             },
-            LoggedKey::Number(key) => Ok(Self { is_head: false, host: None, path: format!("/{key}").into() }),
+            LoggedKey::Number(key) => Ok(get(format!("/{key}").into())),
         }
     }
 
-    fn of_url(method: &str, host: Option<&'a str>, url: &'a str) -> Result<Self, SkipReason> {
-        let is_head = match method {
-            "GET" => false,
-            "HEAD" => true,
-            _ => return Err(SkipReason::Method),
-        };
+    fn of_url(method: Method, host: Option<&'a str>, url: &'a str) -> Result<Self, SkipReason> {
         // Those of browsers and forward proxies are absolute.
         let (host, path) = match AbsoluteUrl::parse(url) {
             _ if url.starts_with('/') => (host, url.into()),
@@ -44,7 +48,7 @@ impl<'a> ReplayRequest<'a> {
             Some(absolute) => (Some(absolute.host), format!("/{}", absolute.path).into()),
             None => return Err(SkipReason::Url),
         };
-        Ok(Self { is_head, host: host.map(Cow::Borrowed), path: sendable(path)? })
+        Ok(Self { method, host: host.map(Cow::Borrowed), path: sendable(path)? })
     }
 }
 

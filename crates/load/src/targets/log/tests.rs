@@ -364,6 +364,23 @@ fn made() -> impl Strategy<Value = Vec<Made>> {
     prop::collection::vec((time, any::<bool>(), "/[a-c]{0,2}(\\?[a-z=&]{0,3})?"), 1..30)
 }
 
+/// `GET` and `HEAD`, or all but CONNECT; each method has a template of its own.
+#[test]
+fn other_methods_are_replayed_where_they_are_wanted() {
+    let line =
+        |method: &str| format!("ada - - [17/May/2015:10:05:03 +0000] \"{method} /a HTTP/1.1\" 200 17\n");
+    let text = ["GET", "POST", "HEAD", "POST", "DELETE", "CONNECT"].map(line).concat();
+    let methods = |methods| {
+        let reader = LogReader::from_reader("log", text.as_bytes(), None).unwrap();
+        let log =
+            AccessLog::read(reader, &base(), ReplayOptions { methods, ..ReplayOptions::default() }).unwrap();
+        let methods: Vec<_> = log.templates().iter().map(|template| template.method.to_string()).collect();
+        (methods.join(" "), log.requests(), log.skipped().count(SkipReason::Method))
+    };
+    assert_eq!(methods(ReplayedMethods::Reads), ("GET HEAD".to_owned(), 2, 4));
+    assert_eq!(methods(ReplayedMethods::All), ("GET POST HEAD DELETE".to_owned(), 5, 1));
+}
+
 proptest! {
     #[test]
     fn generated_logs_are_parsed(made in made()) {
