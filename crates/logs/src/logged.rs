@@ -19,6 +19,8 @@ pub struct LoggedRequest<'a> {
     pub bytes: Option<u64>,
     /// How long the object may be used: the TTL of a trace, or the lifetime that `Cache-Control` gives a shared cache.
     pub ttl: Option<Duration>,
+    /// False: `Cache-Control` has `no-store`, `no-cache` or `private`, so that the response is for this request alone.
+    pub is_shareable: bool,
     /// How long the server took, without other caches in front of it where the log has that.
     pub service_time: Option<Duration>,
     /// The `User-Agent` as logged: some formats write spaces as `+` or `%20`.
@@ -73,6 +75,7 @@ impl<'a> LoggedRequest<'a> {
             status: None,
             bytes: None,
             ttl: None,
+            is_shareable: true,
             service_time: None,
             user_agent: None,
             content_type: None,

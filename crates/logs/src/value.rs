@@ -99,11 +99,28 @@ pub(crate) fn is_hit(cache_status: &[u8]) -> bool {
     has(b"hit") && !has(b"refresh")
 }
 
-/// The lifetime that `Cache-Control` gives a shared cache: that of `s-maxage`, else of `max-age`; zero if the response may not be
-/// stored or used without asking.
-pub(crate) fn lifetime(cache_control: &str) -> Option<Duration> {
-    let mut max_age = None;
-    let mut shared = None;
+/// The use of a response that its origin allows a shared cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reuse {
+    /// That of `s-maxage`, else of `max-age`.
+    pub ttl: Option<Duration>,
+    /// False: `no-store`, `no-cache` or `private`.
+    pub is_shareable: bool,
+}
+
+impl Reuse {
+    pub const UNKNOWN: Self = Self { ttl: None, is_shareable: true };
+}
+
+impl Default for Reuse {
+    fn default() -> Self {
+        Self::UNKNOWN
+    }
+}
+
+/// Reads the value of `Cache-Control`.
+pub(crate) fn reuse(cache_control: &str) -> Reuse {
+    let (mut max_age, mut shared, mut is_shareable) = (None, None, true);
     for directive in cache_control.split(',') {
         let (name, value) = directive.split_once('=').unwrap_or((directive, ""));
         let seconds = || number(value.trim().trim_matches('"').as_bytes()).map(Duration::from_secs);
@@ -111,12 +128,12 @@ pub(crate) fn lifetime(cache_control: &str) -> Option<Duration> {
             name if name.eq_ignore_ascii_case("max-age") => max_age = max_age.or_else(seconds),
             name if name.eq_ignore_ascii_case("s-maxage") => shared = shared.or_else(seconds),
             name if ["no-store", "no-cache", "private"].iter().any(|no| name.eq_ignore_ascii_case(no)) => {
-                return Some(Duration::ZERO);
+                is_shareable = false;
             }
             _ => {}
         }
     }
-    shared.or(max_age)
+    Reuse { ttl: shared.or(max_age), is_shareable }
 }
 
 /// The operation of a trace, in any case.
@@ -194,19 +211,22 @@ mod tests {
     }
 
     #[test]
-    fn lifetimes_are_those_of_a_shared_cache() {
-        for (text, seconds) in [
-            ("max-age=60", Some(60)),
-            ("public, Max-Age=\"60\"", Some(60)),
-            ("max-age=60, s-maxage=5", Some(5)),
-            ("no-store, max-age=60", Some(0)),
-            ("private", Some(0)),
-            ("private=\"set-cookie\", max-age=60", Some(0)),
-            ("public", None),
-            ("max-age=soon", None),
-            ("-", None),
+    fn reuse_is_that_of_a_shared_cache() {
+        for (text, seconds, is_shareable) in [
+            ("max-age=60", Some(60), true),
+            ("public, Max-Age=\"60\"", Some(60), true),
+            ("max-age=60, s-maxage=5", Some(5), true),
+            ("max-age=0", Some(0), true),
+            ("no-store, max-age=60", Some(60), false),
+            ("Private", None, false),
+            ("no-cache", None, false),
+            ("private=\"set-cookie\", max-age=60", Some(60), false),
+            ("public", None, true),
+            ("max-age=soon", None, true),
+            ("-", None, true),
         ] {
-            assert_eq!(lifetime(text), seconds.map(Duration::from_secs), "{text}");
+            let expected = Reuse { ttl: seconds.map(Duration::from_secs), is_shareable };
+            assert_eq!(reuse(text), expected, "{text}");
         }
     }
 

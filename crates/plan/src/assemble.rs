@@ -120,8 +120,8 @@ pub fn plan(
     options: &PlanOptions,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Plan, PlanError> {
-    let LogContent { trace, without_bots, urls, is_by_host, .. } = content;
-    let LogContent { left_out, writes, summary, service_time, has_times, traffic, .. } = content;
+    let LogContent { trace, without_bots, urls, is_by_host, traffic, .. } = content;
+    let LogContent { exchanges, left_out, writes_left_out, summary, service_time, has_times, .. } = content;
     if !has_times && matches!(options.warmup, Warmup::Duration(_)) {
         return Err(PlanError::WarmupNoTimes);
     }
@@ -183,7 +183,7 @@ pub fn plan(
     settings.sizes = sizes(options, &trace, sample.as_ref(), &settings);
     let curves = curves(&trace, sample.as_ref().filter(|_| !options.is_exact), &settings, progress);
     let recommendation = recommend(&trace, &curves, &settings, options.memory, options.staleness.map(nanos));
-    let bad_lines = summary.bad_lines;
+    let (bad_lines, is_access_log) = (summary.bad_lines, summary.format.is_access_log());
     let findings = recommendation.as_ref().map_or_else(
         |_| Vec::new(),
         |chosen| diagnose(&trace, &urls, &settings, chosen, options.warmup, is_by_host),
@@ -192,8 +192,9 @@ pub fn plan(
         let content = LogContent {
             trace,
             without_bots: None,
+            exchanges,
             left_out,
-            writes,
+            writes_left_out,
             summary,
             service_time,
             has_times,
@@ -207,7 +208,10 @@ pub fn plan(
         log,
         bad_lines,
         left_out,
-        writes,
+        exchanges,
+        writes_left_out,
+        is_access_log,
+        is_ttl_stated: options.staleness.is_some() || !options.ttls.is_empty(),
         has_times,
         trace,
         settings,
@@ -502,7 +506,7 @@ mod tests {
             let mut builder = TraceBuilder::new(usize::MAX, 1);
             for at_ns in [1, 2, 3] {
                 let key = b"a".as_slice();
-                builder.push(&NewRequest { at_ns, key, bytes: Some(object_bytes), ttl_ns: None });
+                builder.push(&NewRequest { bytes: Some(object_bytes), ..NewRequest::read(at_ns, key) });
             }
             let trace = builder.finish();
             let settings = CurveSettings {

@@ -10,10 +10,11 @@ use stockade_model::units::{format_count, format_span};
 pub(crate) use self::urls::UrlSample;
 use crate::{
     curve::{CurveSettings, Lifetime, Point, sample},
+    exchange::Exchange,
     recommend::Recommendation,
     replay::Ttl,
     report::percent,
-    trace::Trace,
+    trace::{Request, Trace},
     warmup::Warmup,
 };
 
@@ -54,7 +55,7 @@ pub enum Finding {
         /// and without the parameters.
         hit_ratio_without: f64,
     },
-    /// The log's `Cache-Control` forbids to store most responses.
+    /// Most responses may not be stored.
     NotStored {
         /// Their share.
         share: f64,
@@ -106,7 +107,7 @@ impl fmt::Display for Finding {
             }
             Self::NotStored { share } => write!(
                 f,
-                "{} of the responses may not be stored, as their Cache-Control says: a ttl of the route or of the origin's responses has to come first.",
+                "No cache helps: the responses to {} of the requests may not be stored, for the reasons in the notes.",
                 percent(*share)
             ),
             Self::NoRepeats => f.write_str(
@@ -199,12 +200,11 @@ fn few_hits(whole: &Trace, settings: &CurveSettings, chosen: &Recommendation) ->
     let sampled = sample(whole);
     let trace = sampled.as_ref().unwrap_or(whole);
     let requests = trace.requests();
-    if matches!(chosen.lifetime.ttl, Ttl::Logged { .. }) {
-        let not_stored = (0..requests.len()).filter(|index| trace.ttl_ns(*index) == Some(0)).count();
-        let share = not_stored as f64 / requests.len().max(1) as f64;
-        if share >= MOST {
-            return Some(Finding::NotStored { share });
-        }
+    let is_load =
+        |request: &&Request| !request.exchange().is_storable() && request.exchange() != Exchange::Head;
+    let share = requests.iter().filter(is_load).count() as f64 / requests.len().max(1) as f64;
+    if share >= MOST {
+        return Some(Finding::NotStored { share });
     }
     let mut gaps = gaps(trace);
     if gaps.repeats.is_empty() {
@@ -241,7 +241,7 @@ fn gaps(trace: &Trace) -> Gaps {
     let mut is_repeated = vec![false; trace.keys()];
     let mut repeats = Vec::new();
     for request in trace.requests() {
-        let key = request.key as usize;
+        let key = request.key() as usize;
         if let Some(last_ns) = last[key].replace(request.at_ns) {
             repeats.push(request.at_ns - last_ns);
             is_repeated[key] = true;

@@ -7,20 +7,28 @@
 //! ```
 //!
 //! The origin serves bodies of the logged sizes, rounded up to four sizes an octave. The planned ttl is a second
-//! or longer: the part of the log is chosen for that.
+//! or longer: the part of the log is chosen for that. Methods are those of the log; statuses and `Cache-Control` are of the same
+//! [effect](crate::exchange) as the logged ones, with lifetimes of whole seconds.
 
-use std::{collections::BTreeSet, fmt::Write as _};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    ops::Range,
+};
 
 use serde_json::json;
 
 use crate::{
     curve::{Lifetime, Point},
+    exchange::Exchange,
     policy::Policy,
     recommend::Recommendation,
     replay::{CacheSetup, Capacity, Ttl},
-    report::{Plan, cache_table, capacity_text, lifetime_text, percent},
-    trace::{NewRequest, Request, Trace, TraceBuilder, busiest},
+    report::{Plan, cache_table, capacity_text, lifetime_text, nanos_text, percent},
+    trace::{Key, NewRequest, Trace, TraceBuilder, busiest},
 };
+
+const SECOND_NS: u64 = 1_000_000_000;
 
 /// How long the load takes, at most.
 const LOAD_NS: u64 = 30_000_000_000;
@@ -32,6 +40,8 @@ const TTL_MIN_NS: u64 = 1_000_000_000;
 const LATENCY_MIN_NS: u64 = 1_000_000;
 /// Larger bodies are cut, unless the cache stores them.
 const BODY_BYTES_MAX: u32 = 4 << 20;
+/// Longer lifetimes are cut, to a year.
+const LIFETIME_SECONDS_MAX: u32 = 31_536_000;
 /// The greatest difference between a figure and its prediction, as a share of the requests.
 pub const TOLERANCE: f64 = 0.01;
 /// How much shorter the ttl of an arm is, to see another lifetime.
@@ -69,12 +79,16 @@ pub fn experiment(plan: &Plan) -> Option<Experiment> {
     let recommendation = plan.recommendation.as_ref().ok()?;
     let ttl_ns = recommendation.lifetime.ttl.default_ns();
     let span_max = ttl_ns.map_or(u64::MAX, |ttl_ns| (ttl_ns / TTL_MIN_NS).max(1).saturating_mul(LOAD_NS));
-    let part = busiest(plan.trace.requests(), span_max, REQUESTS_MAX);
-    let span_ns = part.last()?.at_ns - part.first()?.at_ns;
+    let requests = plan.trace.requests();
+    let part = busiest(requests, span_max, REQUESTS_MAX);
+    let span_ns = requests[part.clone()].last()?.at_ns - requests[part.clone()].first()?.at_ns;
     let speed = (span_ns as f64 / LOAD_NS as f64).max(1.0);
+    let is_logged = matches!(recommendation.lifetime.ttl, Ttl::Logged { .. });
     // Larger bodies are cut: they are larger than any entry of the cache, and the origin keeps all of them.
     let largest = recommendation.max_object.unwrap_or(0).saturating_mul(2).max(BODY_BYTES_MAX.into());
-    let trace = faster(part, speed, u32::try_from(largest).unwrap_or(u32::MAX));
+    let largest = u32::try_from(largest).unwrap_or(u32::MAX);
+    let replayed = Replayed::of(&plan.trace, part, speed, largest, is_logged);
+    let trace = &replayed.trace;
 
     let latency_ns = plan.settings.latency_ns.max(LATENCY_MIN_NS);
     let arms = arms(recommendation, ttl_ns, speed);
@@ -82,7 +96,7 @@ pub fn experiment(plan: &Plan) -> Option<Experiment> {
         .iter()
         .map(|arm| {
             let setup = CacheSetup { latency_ns, ..plan.settings.setup(arm.capacity, arm.lifetime) };
-            let predicted = Point::of(arm.capacity, &arm.policy.replay(&trace, &setup), &trace);
+            let predicted = Point::of(arm.capacity, &arm.policy.replay(trace, &setup), trace);
             let cache = format!(
                 "{}, {}, {}",
                 capacity_text(arm.capacity),
@@ -93,9 +107,9 @@ pub fn experiment(plan: &Plan) -> Option<Experiment> {
         })
         .collect();
     Some(Experiment {
-        toml: toml(plan, &arms, &predicted, &trace, speed),
-        requests: requests(&trace),
-        recipe: recipe(&trace, plan.settings.latency_ns, ttl_ns.is_some()),
+        toml: toml(plan, &arms, &predicted, &replayed, speed),
+        requests: replayed.lines(),
+        recipe: replayed.recipe(plan.settings.latency_ns, ttl_ns.is_some()),
         arms: predicted,
         requests_count: trace.totals().requests,
     })
@@ -113,7 +127,11 @@ fn arms(recommendation: &Recommendation, ttl_ns: Option<u64>, speed: f64) -> Vec
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative, and shorter")]
     let shorter = |nanos: u64| (nanos as f64 / speed).round() as u64;
     let lifetime = Lifetime {
-        ttl: ttl_ns.map_or(Ttl::Never, |ttl_ns| Ttl::Fixed(shorter(ttl_ns))),
+        ttl: match (recommendation.lifetime.ttl, ttl_ns) {
+            (Ttl::Logged { default_ns }, _) => Ttl::Logged { default_ns: shorter(default_ns) },
+            (_, Some(ttl_ns)) => Ttl::Fixed(shorter(ttl_ns)),
+            (_, None) => Ttl::Never,
+        },
         swr_ns: shorter(recommendation.lifetime.swr_ns),
     };
     let planned = || Arm {
@@ -137,69 +155,206 @@ fn arms(recommendation: &Recommendation, ttl_ns: Option<u64>, speed: f64) -> Vec
     arms
 }
 
-/// The same requests in less time, with rounded sizes.
-fn faster(requests: &[Request], speed: f64, bytes_max: u32) -> Trace {
-    let mut builder = TraceBuilder::new(usize::MAX, 1);
-    let first_ns = requests.first().map_or(0, |first| first.at_ns);
-    for request in requests {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "not negative, and earlier"
-        )]
-        let at_ns = ((request.at_ns - first_ns) as f64 / speed) as u64;
-        let bytes = u64::from(rounded_size(request.bytes, bytes_max));
-        // The origin has one size for a URL: a key of several sizes becomes as many keys.
-        let key = (bytes << 32) | u64::from(request.key);
-        // Not a whole second, which would be spread.
-        let at_ns = at_ns | 1;
-        builder.push(&NewRequest { at_ns, key: &key.to_le_bytes(), bytes: Some(bytes), ttl_ns: None });
+/// Requests of a log, in less time.
+struct Replayed {
+    trace: Trace,
+    /// The URL of each key.
+    pages: Vec<Page>,
+}
+
+/// A URL of the origin, which always gives the same response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Page {
+    bytes: u32,
+    kind: PageKind,
+    /// That of the log.
+    key: Key,
+}
+
+/// The status and the `Cache-Control` of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum PageKind {
+    /// 200 without a lifetime.
+    Plain,
+    /// 200 with one, in seconds.
+    Fresh(u32),
+    /// 404 without a lifetime.
+    NotFound,
+    /// 302 with a lifetime, in seconds.
+    Moved(u32),
+    /// 302 without one.
+    MovedOnce,
+    /// 200, `private, no-store`.
+    Private,
+    /// 422, to a write.
+    Refused,
+}
+
+impl Replayed {
+    /// The requests with these numbers, `speed` times as fast. With `is_logged` responses have the lifetimes of the log, else that of
+    /// the plan counts.
+    fn of(log: &Trace, part: Range<usize>, speed: f64, bytes_max: u32, is_logged: bool) -> Self {
+        let mut builder = TraceBuilder::new(usize::MAX, 1);
+        let mut pages = Vec::new();
+        let mut known = BTreeSet::new();
+        // A key with several kinds or sizes of responses becomes as many pages. HEAD and a write are for the last of them.
+        let mut last: BTreeMap<Key, Page> = BTreeMap::new();
+        let first_ns = log.requests().get(part.start).map_or(0, |first| first.at_ns);
+        for index in part {
+            let request = log.requests()[index];
+            let (key, exchange) = (request.key(), request.exchange());
+            let seconds = log.ttl_ns(index).map(|ttl_ns| faster_seconds(ttl_ns, speed));
+            let kind = match (exchange, seconds) {
+                (Exchange::Planned, Some(seconds)) if is_logged => PageKind::Fresh(seconds),
+                (Exchange::NotFound, _) => PageKind::NotFound,
+                (Exchange::Declared, Some(seconds)) => PageKind::Moved(seconds),
+                (Exchange::NotShareable, _) => PageKind::Private,
+                (Exchange::NoLifetime, _) => PageKind::MovedOnce,
+                (Exchange::Passed, _) => PageKind::Refused,
+                _ => PageKind::Plain,
+            };
+            let own = Page { bytes: rounded(request.bytes, bytes_max), kind, key };
+            let page = match exchange {
+                // A write to a page that is not there has no effect.
+                Exchange::Head | Exchange::Write => {
+                    last.get(&key).copied().filter(|page| page.kind != PageKind::NotFound).unwrap_or(own)
+                }
+                _ => *last.entry(key).insert_entry(own).get(),
+            };
+            if known.insert(page) {
+                pages.push(page);
+            }
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "not negative, and earlier"
+            )]
+            let at_ns = ((request.at_ns - first_ns) as f64 / speed) as u64;
+            builder.push(&NewRequest {
+                // Not a whole second, which would be spread.
+                at_ns: at_ns | 1,
+                key: page.path().as_bytes(),
+                exchange,
+                bytes: Some(page.bytes.into()),
+                ttl_ns: page.kind.seconds().map(|seconds| u64::from(seconds) * SECOND_NS),
+            });
+        }
+        Self { trace: builder.finish(), pages }
     }
-    builder.finish()
-}
 
-/// The next of four sizes an octave.
-fn rounded_size(bytes: u32, bytes_max: u32) -> u32 {
-    let steps = (f64::from(bytes.clamp(1, bytes_max)).log2() * 4.0).ceil();
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 1 and the maximum")]
-    let size = (steps / 4.0).exp2().round() as u32;
-    size
-}
-
-/// One JSON object a line, as `stockade load --replay` reads it.
-fn requests(trace: &Trace) -> String {
-    let mut lines = String::new();
-    for request in trace.requests() {
-        let (seconds, micros) = (request.at_ns / 1_000_000_000, request.at_ns / 1_000 % 1_000_000);
-        let _ = writeln!(
-            lines,
-            r#"{{"ts":{seconds}.{micros:06},"method":"GET","uri":"/{}b/{}"}}"#,
-            request.bytes, request.key
-        );
+    /// One JSON object a line, as `stockade load --replay` reads it.
+    fn lines(&self) -> String {
+        let mut lines = String::new();
+        for request in self.trace.requests() {
+            let (seconds, micros) = (request.at_ns / SECOND_NS, request.at_ns / 1_000 % 1_000_000);
+            let method = match request.exchange() {
+                Exchange::Head => "HEAD",
+                Exchange::Write | Exchange::Passed => "POST",
+                _ => "GET",
+            };
+            let path = self.pages[request.key() as usize].path();
+            let _ = writeln!(lines, r#"{{"ts":{seconds}.{micros:06},"method":"{method}","uri":"{path}"}}"#);
+        }
+        lines
     }
-    lines
-}
 
-/// A route for each size. With a ttl the origin states no freshness, so that the cache's own counts.
-fn recipe(trace: &Trace, latency_ns: u64, has_ttl: bool) -> String {
-    let cache_control = if has_ttl { "public" } else { "public, max-age=31536000" };
-    let sizes: BTreeSet<u32> = trace.requests().iter().map(|request| request.bytes).collect();
-    let latency = format!("{latency_ns}ns");
-    let routes: Vec<_> = sizes
-        .into_iter()
-        .map(|bytes| {
-            json!({
-                "route": format!("/{bytes}b/*"),
-                "random_content": format!("{bytes}b"),
-                "stages": [{ "at": 0, "latency": latency }],
-                "headers": { "cache-control": cache_control },
+    /// A route for each size and kind. With a ttl of the plan the origin states none.
+    fn recipe(&self, latency_ns: u64, has_ttl: bool) -> String {
+        let latency = format!("{latency_ns}ns");
+        let folders: BTreeSet<(u32, PageKind)> =
+            self.pages.iter().map(|page| (page.bytes, page.kind)).collect();
+        let routes: Vec<_> = folders
+            .into_iter()
+            .map(|(bytes, kind)| {
+                let mut headers = json!({});
+                if kind.status() == 302 {
+                    headers["location"] = "/".into();
+                }
+                if let Some(cache_control) = kind.cache_control(has_ttl) {
+                    headers["cache-control"] = cache_control.into();
+                }
+                json!({
+                    "route": format!("{}/*", folder(bytes, kind)),
+                    "random_content": format!("{bytes}b"),
+                    "stages": [{ "at": 0, "latency": latency, "status": kind.status() }],
+                    "headers": headers,
+                })
             })
-        })
-        .collect();
-    format!("{}\n", json!(routes))
+            .collect();
+        format!("{}\n", json!(routes))
+    }
+
+    fn has(&self, kind: PageKind) -> bool {
+        self.pages.iter().any(|page| page.kind == kind)
+    }
 }
 
-fn toml(plan: &Plan, arms: &[Arm], predicted: &[PredictedArm], trace: &Trace, speed: f64) -> String {
+/// The path of the pages of one size and kind.
+fn folder(bytes: u32, kind: PageKind) -> String {
+    let seconds = kind.seconds().map_or_else(String::new, |seconds| format!("-{seconds}s"));
+    let name = match kind {
+        PageKind::Plain | PageKind::Fresh(_) => "",
+        PageKind::NotFound => "-not-found",
+        PageKind::Moved(_) | PageKind::MovedOnce => "-moved",
+        PageKind::Private => "-private",
+        PageKind::Refused => "-refused",
+    };
+    format!("/{bytes}b{name}{seconds}")
+}
+
+impl Page {
+    fn path(&self) -> String {
+        format!("{}/{}", folder(self.bytes, self.kind), self.key)
+    }
+}
+
+impl PageKind {
+    /// The declared lifetime.
+    fn seconds(self) -> Option<u32> {
+        match self {
+            Self::Fresh(seconds) | Self::Moved(seconds) => Some(seconds),
+            _ => None,
+        }
+    }
+
+    fn status(self) -> u16 {
+        match self {
+            Self::Plain | Self::Fresh(_) | Self::Private => 200,
+            Self::NotFound => 404,
+            Self::Moved(_) | Self::MovedOnce => 302,
+            Self::Refused => 422,
+        }
+    }
+
+    /// Without a ttl of the plan a page is fresh for a year.
+    fn cache_control(self, has_ttl: bool) -> Option<String> {
+        match self {
+            Self::Plain | Self::NotFound if !has_ttl => Some("public, max-age=31536000".to_owned()),
+            Self::Plain => Some("public".to_owned()),
+            Self::Fresh(seconds) | Self::Moved(seconds) => Some(format!("public, max-age={seconds}")),
+            Self::Private => Some("private, no-store".to_owned()),
+            Self::NotFound | Self::MovedOnce | Self::Refused => None,
+        }
+    }
+}
+
+/// A lifetime that is shorter by `speed`, in seconds, rounded up to four values an octave; zero stays zero.
+fn faster_seconds(ttl_ns: u64, speed: f64) -> u32 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float saturates")]
+    let seconds = (ttl_ns as f64 / SECOND_NS as f64 / speed).round() as u32;
+    if ttl_ns == 0 { 0 } else { rounded(seconds, LIFETIME_SECONDS_MAX) }
+}
+
+/// The next of four values an octave, from 1 on.
+fn rounded(value: u32, max: u32) -> u32 {
+    let steps = (f64::from(value.clamp(1, max)).log2() * 4.0).ceil();
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 1 and the maximum")]
+    let rounded = (steps / 4.0).exp2().round() as u32;
+    rounded
+}
+
+fn toml(plan: &Plan, arms: &[Arm], predicted: &[PredictedArm], replayed: &Replayed, speed: f64) -> String {
+    let trace = &replayed.trace;
     let requests = trace.totals().requests as f64;
     let mut text = format!(
         "# Written by `stockade plan`. Run it with `stockade run plan.toml`.\n\n\
@@ -210,7 +365,7 @@ fn toml(plan: &Plan, arms: &[Arm], predicted: &[PredictedArm], trace: &Trace, sp
          \"\"\"\n\n\
          [target]\nkind = \"proxy\"\n\n\
          [origin]\nrecipe = \"recipe.json\"\n\n\
-         [load]\nreplay   = {{ log = \"requests.jsonl\" }}\nduration = \"{}us\"\n",
+         [load]\nreplay   = {{ log = \"requests.jsonl\", methods = \"all\" }}\nduration = \"{}us\"\n",
         json!(format!("A cache for {}", plan.log)),
         percent(TOLERANCE),
         // Until just after the last request: a shorter log would begin again.
@@ -222,6 +377,15 @@ fn toml(plan: &Plan, arms: &[Arm], predicted: &[PredictedArm], trace: &Trace, sp
             "\n[[arm]]\nname  = \"{name}\"\n{}",
             cache_table("arm.cache", arm.policy, arm.capacity, arm.lifetime, plan.settings.max_object)
         );
+        if let Some(ttl_ns) = arm.lifetime.ttl.default_ns() {
+            text += "\n[[arm.proxy.route]]\n";
+            if matches!(arm.lifetime.ttl, Ttl::Fixed(_)) {
+                let _ = writeln!(text, "ttl          = \"{}\"", nanos_text(ttl_ns));
+            }
+            if replayed.has(PageKind::NotFound) {
+                let _ = writeln!(text, "negative_ttl = \"{}\"", nanos_text(ttl_ns));
+            }
+        }
         let hits = 1.0 - predicted.miss_ratio;
         let loads = predicted.load_ratio * requests;
         let margin = TOLERANCE * requests;
@@ -248,16 +412,75 @@ mod tests {
         for (bytes, rounded) in
             [(0, 1), (1, 1), (1_000, 1_024), (1_024, 1_024), (1_025, 1_218), (5 << 20, 4 << 20)]
         {
-            assert_eq!(rounded_size(bytes, BODY_BYTES_MAX), rounded, "{bytes}");
+            assert_eq!(super::rounded(bytes, BODY_BYTES_MAX), rounded, "{bytes}");
         }
     }
 
     #[test]
-    fn key_of_several_sizes_becomes_several_keys() {
-        let at = |at_ns: u64, bytes: u32| Request { at_ns, key: 7, bytes };
-        let trace =
-            faster(&[at(10, 1_000), at(20, 1_020), at(30, 5_000), at(40, 1_000)], 2.0, BODY_BYTES_MAX);
-        let requests: Vec<_> = trace.requests().iter().map(|request| (request.key, request.bytes)).collect();
-        assert_eq!(requests, [(0, 1_024), (0, 1_024), (1, 5_793), (0, 1_024)]);
+    fn key_of_several_sizes_and_kinds_becomes_several_pages() {
+        use Exchange::{Head, NotFound, NotShareable, Planned, Write};
+        let mut builder = TraceBuilder::new(usize::MAX, 1);
+        for (at_ns, exchange, bytes) in [
+            (10, Planned, 1_000),
+            (20, Planned, 1_020),
+            (30, Planned, 5_000),
+            (40, Planned, 1_000),
+            (50, Head, 0),
+            (60, NotShareable, 10),
+            (70, Write, 300),
+            (80, NotFound, 300),
+            (90, Write, 512),
+        ] {
+            builder.push(&NewRequest { exchange, bytes: Some(bytes), ..NewRequest::read(at_ns, b"a") });
+        }
+        let replayed = Replayed::of(&builder.finish(), 0..9, 2.0, BODY_BYTES_MAX, false);
+        let methods_and_paths: Vec<String> = replayed
+            .lines()
+            .lines()
+            .map(|line| {
+                let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+                format!("{} {}", line["method"].as_str().unwrap_or(""), line["uri"].as_str().unwrap_or(""))
+            })
+            .collect();
+        let (page, larger) = ("/1024b/0", "/5793b/0");
+        let expected = [
+            format!("GET {page}"),
+            format!("GET {page}"),
+            format!("GET {larger}"),
+            format!("GET {page}"),
+            format!("HEAD {page}"),
+            "GET /11b-private/0".to_owned(),
+            "POST /11b-private/0".to_owned(),
+            "GET /304b-not-found/0".to_owned(),
+            "POST /512b/0".to_owned(),
+        ];
+        assert_eq!(methods_and_paths, expected);
+        let recipe: serde_json::Value = serde_json::from_str(&replayed.recipe(0, true)).expect("JSON");
+        let kinds: Vec<_> = recipe
+            .as_array()
+            .expect("routes")
+            .iter()
+            .map(|route| (route["stages"][0]["status"].as_u64(), route["headers"]["cache-control"].as_str()))
+            .collect();
+        assert_eq!(
+            kinds,
+            [
+                (Some(200), Some("private, no-store")),
+                (Some(404), None),
+                (Some(200), Some("public")),
+                (Some(200), Some("public")),
+                (Some(200), Some("public")),
+            ]
+        );
+    }
+
+    #[test]
+    fn lifetimes_are_whole_seconds() {
+        let seconds = |ttl_s: u64, speed| faster_seconds(ttl_s * SECOND_NS, speed);
+        assert_eq!(
+            [seconds(0, 2.0), seconds(1, 60.0), seconds(600, 60.0), seconds(86_400, 1.0)],
+            [0, 1, 11, 92_682]
+        );
+        assert_eq!(seconds(u64::MAX / SECOND_NS, 1.0), 33_554_432);
     }
 }

@@ -8,6 +8,7 @@ use stockade_record::histogram::Histogram;
 
 use crate::{
     diagnosis::UrlSample,
+    exchange::{Exchange, ExchangeCounts},
     trace::{NewRequest, Trace, TraceBuilder},
     traffic::{Traffic, TrafficCounter},
 };
@@ -22,17 +23,13 @@ const KEYS_WITHOUT_BOTS_MIN: usize = 16_384;
 /// After so many requests without a user agent the log has none.
 const REQUESTS_WITHOUT_AGENT_MAX: u64 = 1_000;
 
-/// Statuses that a cache may answer with: those that RFC 9110, section 15.1 calls heuristically cacheable, and 304, the
-/// answer to a client that has the response.
-pub const STATUSES: [u16; 13] = [200, 203, 204, 206, 300, 301, 304, 308, 404, 405, 410, 414, 501];
-
 /// A trace without times gets this one between two requests.
 const STEP_NS: u64 = 1_000_000;
 
 /// Selects the requests of a log that count, and defines their keys.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct KeyRules {
-    /// Statuses that count; those of requests without a status always do.
+    /// Statuses whose requests count; empty: all. Requests without a status always do.
     pub statuses: Vec<u16>,
     /// The host is part of the key.
     pub by_host: bool,
@@ -52,21 +49,17 @@ pub enum DroppedParameters {
     Named(Vec<String>),
 }
 
-impl Default for KeyRules {
-    fn default() -> Self {
-        Self { statuses: STATUSES.to_vec(), by_host: false, dropped_parameters: DroppedParameters::None }
-    }
-}
-
 /// The requests of a log, and figures of all its lines.
 #[derive(Debug)]
 pub struct LogContent {
     /// The requests that count.
     pub trace: Trace,
-    /// The others, repeats included.
+    /// Those of them that a cache does not store, and why.
+    pub exchanges: ExchangeCounts,
+    /// The requests that do not count, repeats included.
     pub left_out: u64,
-    /// Those of them that change something, such as POST.
-    pub writes: u64,
+    /// The writes of a trace among them.
+    pub writes_left_out: u64,
     /// The lines.
     pub summary: LogSummary,
     /// The log says when requests came.
@@ -103,7 +96,8 @@ pub fn read(reader: LogReader<'_>, rules: &KeyRules, requests_max: usize) -> Res
     let mut without_bots =
         TraceBuilder::new(requests_max.min(REQUESTS_WITHOUT_BOTS_MAX), KEYS_WITHOUT_BOTS_MIN);
     let (mut traffic, mut urls) = (TrafficCounter::default(), UrlSample::default());
-    let (mut left_out, mut writes) = (0, 0);
+    let (mut left_out, mut writes_left_out) = (0, 0);
+    let mut exchanges = ExchangeCounts::default();
     let mut service_times = Histogram::new();
     let mut key = Vec::new();
     let (mut count, mut last_ns, mut timeless) = (0_u64, None, 0_u64);
@@ -111,25 +105,36 @@ pub fn read(reader: LogReader<'_>, rules: &KeyRules, requests_max: usize) -> Res
         let repeats = u64::from(request.repeats);
         let is_bot = traffic.add(&request);
         let is_kept_without_bots = !is_bot && (traffic.has_agents() || count < REQUESTS_WITHOUT_AGENT_MAX);
-        if !rules.write_key(&request, &mut key) {
+        let counted = Exchange::of(&request).filter(|_| rules.counts(request.status));
+        let Some(exchange) = counted else {
             left_out += repeats;
-            writes += if request.operation == Operation::Read { 0 } else { repeats };
+            let is_trace = !matches!(request.key, LoggedKey::Url { .. });
+            let is_write = is_trace && request.operation != Operation::Read;
+            writes_left_out += if is_write { repeats } else { 0 };
             return;
-        }
+        };
+        exchanges.add(exchange, repeats);
+        rules.write_key(&request, &mut key);
         if let Some(time) = request.service_time {
             service_times.record(time);
         }
-        // A response of HEAD and a 304 have no body, and a 206 has a part of it.
-        let is_whole = !matches!(request.status, Some(206 | 304))
-            && !matches!(request.key, LoggedKey::Url { method: "HEAD", .. });
-        let bytes = request.bytes.filter(|_| is_whole);
-        let ttl_ns = request.ttl.map(|ttl| u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX));
+        // A 304 has no body, and a 206 has a part of it.
+        let bytes = request.bytes.filter(|_| !matches!(request.status, Some(206 | 304)));
+        // Nor has a response of HEAD.
+        let bytes =
+            if matches!(request.key, LoggedKey::Url { method: "HEAD", .. }) { Some(0) } else { bytes };
+        let ttl = request.ttl.filter(|_| exchange.is_storable());
+        let ttl_ns = ttl.map(|ttl| u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX));
+        let host = match request.key {
+            LoggedKey::Url { host, .. } => Some(host.unwrap_or_default()),
+            _ => None,
+        };
         for _ in 0..repeats {
             // A line without a time follows the one before it.
             let at_ns = request.at_ns.or(last_ns).unwrap_or(count * STEP_NS);
-            let counted = NewRequest { at_ns, key: &key, bytes, ttl_ns };
+            let counted = NewRequest { at_ns, key: &key, bytes, exchange, ttl_ns };
             builder.push(&counted);
-            urls.add(&request, &key, at_ns);
+            urls.add(&counted, host);
             if is_kept_without_bots {
                 without_bots.push(&counted);
             }
@@ -149,8 +154,9 @@ pub fn read(reader: LogReader<'_>, rules: &KeyRules, requests_max: usize) -> Res
     let without_bots = Some(without_bots).filter(|builder| traffic.has_agents() && !builder.is_full());
     Ok(LogContent {
         trace: builder.finish(),
+        exchanges,
         left_out,
-        writes,
+        writes_left_out,
         summary,
         service_time,
         has_times,
@@ -162,13 +168,13 @@ pub fn read(reader: LogReader<'_>, rules: &KeyRules, requests_max: usize) -> Res
 }
 
 impl KeyRules {
-    /// Writes the key of a request. Returns false if the request does not count.
-    fn write_key(&self, request: &LoggedRequest<'_>, key: &mut Vec<u8>) -> bool {
+    fn counts(&self, status: Option<u16>) -> bool {
+        self.statuses.is_empty() || status.is_none_or(|status| self.statuses.contains(&status))
+    }
+
+    /// Writes the key of a request.
+    fn write_key(&self, request: &LoggedRequest<'_>, key: &mut Vec<u8>) {
         key.clear();
-        let is_wanted = request.status.is_none_or(|status| self.statuses.contains(&status));
-        if request.operation != Operation::Read || !is_wanted {
-            return false;
-        }
         match request.key {
             LoggedKey::Text(text) => key.extend_from_slice(text),
             LoggedKey::Number(number) => key.extend_from_slice(&number.to_le_bytes()),
@@ -180,7 +186,6 @@ impl KeyRules {
                 key.extend_from_slice(self.dropped_parameters.applied(url).as_bytes());
             }
         }
-        true
     }
 }
 

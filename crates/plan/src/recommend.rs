@@ -43,13 +43,13 @@ pub struct Recommendation {
     /// Loads for each request with half of the room.
     pub load_ratio_of_half: f64,
     /// Loads in the second with most of them, after the warm-up.
-    pub loads_per_s_max: f64,
+    pub loads_per_s_max: Peak,
     /// Loads a second in the minute with most of them, after the warm-up.
-    pub loads_per_s_in_busiest_minute: f64,
+    pub loads_per_s_in_busiest_minute: Peak,
     /// Loads while the cache fills; `None` without a warm-up.
     pub cold_start: Option<ColdStart>,
     /// Requests in the second with most of them: the loads of no cache.
-    pub requests_per_s_max: f64,
+    pub requests_per_s_max: Peak,
     /// The greatest age that a response can have, in nanoseconds; `u64::MAX`: any.
     pub age_max_ns: u64,
     /// The largest entry that is stored, in bytes; `None`: the default of the cache.
@@ -62,9 +62,27 @@ pub struct ColdStart {
     /// From the first request to the end of the warm-up, a minute at least, in nanoseconds.
     pub span_ns: u64,
     /// Loads in the second with most of them.
-    pub loads_per_s_max: f64,
+    pub loads_per_s_max: Peak,
     /// Loads a second in the minute with most of them.
-    pub loads_per_s_in_busiest_minute: f64,
+    pub loads_per_s_in_busiest_minute: Peak,
+}
+
+/// The rate of the busiest time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Peak {
+    /// Events a second.
+    pub per_s: f64,
+    /// Of an estimate twice the standard error, as a share of the rate; `None`: counted.
+    pub error: Option<f64>,
+}
+
+impl Peak {
+    /// The rate of a count in so many seconds of a sample of the keys. Requests of a second are in the sample or not by the chance of
+    /// their keys, so that the standard error of a count is about its root.
+    pub(crate) fn of(count: u64, seconds: f64, sampled_share: f64) -> Self {
+        let error = (sampled_share < 1.0).then(|| 2.0 / (count.max(1) as f64).sqrt());
+        Self { per_s: count as f64 / sampled_share / seconds, error }
+    }
 }
 
 /// Why there is no recommendation. The message is a sentence with the remedy.
@@ -116,15 +134,17 @@ pub fn recommend(
     let chosen = policy.replay(whole, &settings.setup(capacity, lifetime));
     let point = Point::of(capacity, &chosen, whole);
     let (double, half) = (replay(capacity.times(2.0)), replay(capacity.times(0.5)));
-    // Counts of a sample are scaled to the whole log.
-    let all = |count: u64| count as f64 / whole.sampled_share();
+    let in_second = |peaks: &Peaks| Peak::of(peaks.in_second(), 1.0, whole.sampled_share());
+    let in_minute = |peaks: &Peaks| Peak::of(peaks.in_minute(), 60.0, whole.sampled_share());
     let cold_start = (whole.counted().from_ns > 0).then(|| ColdStart {
         span_ns: whole.counted().cold_until_ns(),
-        loads_per_s_max: all(chosen.cold_peaks.in_second()),
-        loads_per_s_in_busiest_minute: all(chosen.cold_peaks.in_minute()) / 60.0,
+        loads_per_s_max: in_second(&chosen.cold_peaks),
+        loads_per_s_in_busiest_minute: in_minute(&chosen.cold_peaks),
     });
     let mut requests = Peaks::default();
     whole.requests().iter().for_each(|request| requests.add(request.at_ns));
+    let of_all = whole.requests_per_s_max().filter(|_| !whole.is_whole());
+    let counted = |count: u32| Peak { per_s: count.into(), error: None };
     Ok(Recommendation {
         policy,
         capacity,
@@ -134,10 +154,10 @@ pub fn recommend(
         loss_of_half: half.miss_ratio - point.miss_ratio,
         loads_saved_by_double: saved(point.load_ratio, double.load_ratio),
         load_ratio_of_half: half.load_ratio,
-        loads_per_s_max: all(chosen.peaks.in_second()),
-        loads_per_s_in_busiest_minute: all(chosen.peaks.in_minute()) / 60.0,
+        loads_per_s_max: in_second(&chosen.peaks),
+        loads_per_s_in_busiest_minute: in_minute(&chosen.peaks),
         cold_start,
-        requests_per_s_max: all(requests.in_second()),
+        requests_per_s_max: of_all.map_or_else(|| in_second(&requests), counted),
         age_max_ns: age_max_ns(lifetime, whole),
         max_object: settings.max_object,
     })
@@ -190,7 +210,7 @@ fn saved(before: f64, after: f64) -> f64 {
 fn age_max_ns(lifetime: Lifetime, trace: &Trace) -> u64 {
     let ttl_ns = match lifetime.ttl {
         Ttl::Never => u64::MAX,
-        Ttl::Fixed(ttl_ns) => ttl_ns,
+        Ttl::Fixed(ttl_ns) => trace.declared_ttl_max_ns().map_or(ttl_ns, |longest| longest.max(ttl_ns)),
         Ttl::Logged { default_ns } => {
             trace.ttl_max_ns().map_or(default_ns, |longest| longest.max(default_ns))
         }

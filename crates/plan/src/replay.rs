@@ -1,13 +1,16 @@
 //! One cache over a trace.
 //!
 //! ```text
-//! request -- the key is present and fresh ------------------> hit
+//! request -- the key is present and fresh ------------------> hit; not of a write
+//!         -- HEAD, a write, or passed ----------------------> miss; a write removes the entry
 //!         -- it is present, past its ttl, within swr --------> stale; a load starts unless one is under way
 //!         -- its load is under way --------------------------> coalesced
 //!         -- else: make room, load, store -------------------> miss
 //! ```
 //!
-//! Without lifetimes and latency the last two lines and the clock are left out, and the replay is the usual simulation of
+//! A response that may not be stored answers its own request alone, and removes the older one. [`Exchange`] has the rules.
+//!
+//! Without these, lifetimes and latency the last two lines and the clock are left out, and the replay is the usual simulation of
 //! an eviction policy: `hit`, or evict until the object fits and insert it. An object larger than the room is not stored.
 //! As in the cache, an expired entry keeps its room until it is replaced, evicted or swept, and each store sweeps two entries.
 //! Room is made when a load starts, as the cache reserves it; an entry that is evicted before its load ends is not stored.
@@ -17,6 +20,7 @@ use std::mem;
 use stockade_cache::{Limit, Policy as CachePolicy};
 
 use crate::{
+    exchange::Exchange,
     peaks::Peaks,
     policy::{EvictionPolicy, PolicySetup},
     scale::scaled,
@@ -213,7 +217,7 @@ pub(crate) fn replay<P: EvictionPolicy>(
     shipped: Option<&'static CachePolicy>,
 ) -> Replay {
     let mut cache = CacheReplay::<P>::new(trace, setup, shipped);
-    if setup.is_timed() {
+    if setup.is_timed() || !trace.is_plain() {
         cache.run_timed(trace);
     } else {
         cache.run(trace);
@@ -276,7 +280,7 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
     fn access(&self, index: usize, request: &Request) -> Access {
         let next = self.next.map_or(0, |next| next[index]);
         Access {
-            key: request.key,
+            key: request.key(),
             weight: self.weight(request.bytes),
             position: index as u32 + 1,
             next,
@@ -338,9 +342,19 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
         let age = (is_present && state.loaded_ns <= now).then(|| now - state.loaded_ns);
         let ttl_ns = state.ttl_ns;
         access.ttl_ns = ttl_ns;
-        if let Some(age) = age.filter(|age| *age < ttl_ns) {
+        let exchange = request.exchange();
+        if let Some(age) = age.filter(|age| *age < ttl_ns && exchange.is_lookup()) {
             self.counts.hits += 1;
             return self.answer(&access, age);
+        }
+        if matches!(exchange, Exchange::Head | Exchange::Write | Exchange::Passed) {
+            self.counts.misses += 1;
+            self.counts.miss_bytes += u64::from(request.bytes);
+            self.count_load(request);
+            if exchange == Exchange::Write {
+                self.invalidate(access.key);
+            }
+            return;
         }
         match age {
             Some(age) if age < ttl_ns.saturating_add(self.setup.swr_ns) => {
@@ -363,10 +377,13 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
             }
         }
         self.count_load(request);
-        let ttl_ns = match self.setup.ttl {
-            Ttl::Never => NONE,
-            Ttl::Fixed(ttl_ns) => ttl_ns,
-            Ttl::Logged { default_ns } => trace.ttl_ns(index).unwrap_or(default_ns),
+        let logged = || trace.ttl_ns(index);
+        let ttl_ns = match (exchange, self.setup.ttl) {
+            (Exchange::NotShareable | Exchange::NoLifetime, _) => 0,
+            (Exchange::Declared, _) => logged().unwrap_or(0),
+            (_, Ttl::Never) => NONE,
+            (_, Ttl::Fixed(ttl_ns)) => ttl_ns,
+            (_, Ttl::Logged { default_ns }) => logged().unwrap_or(default_ns),
         };
         access.ttl_ns = ttl_ns;
         self.load(&access, now, ttl_ns);
@@ -385,7 +402,17 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
         self.policy.on_hit(access);
     }
 
-    /// Starts a load, and makes room for its value. Requests until its end share it, also if the value is not stored.
+    /// Removes what is stored. A load that is under way goes on, and its value is not stored.
+    fn invalidate(&mut self, key: Key) {
+        if self.keys[key as usize].index != ABSENT {
+            self.policy.on_remove(key);
+            self.forget(key);
+        }
+        self.keys[key as usize].load_ends_ns = NONE;
+    }
+
+    /// Starts a load, and makes room for its value. Requests until its end share it, also if the value is too large to be stored. A
+    /// response without a lifetime answers its own request alone.
     fn load(&mut self, access: &Access, now: u64, ttl_ns: u64) {
         self.sweep(now);
         let is_present = self.keys[access.key as usize].index != ABSENT;
@@ -402,7 +429,9 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
             self.store(access)
         };
         let state = &mut self.keys[access.key as usize];
-        if self.setup.latency_ns > 0 {
+        if ttl_ns == 0 {
+            state.load_ends_ns = NONE;
+        } else if self.setup.latency_ns > 0 {
             state.load_ends_ns = now.saturating_add(self.setup.latency_ns);
             state.next_ttl_ns = ttl_ns;
         } else if is_stored {

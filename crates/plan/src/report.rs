@@ -19,8 +19,9 @@ use stockade_model::units::{
 use crate::{
     curve::{Curve, CurveSettings, Lifetime},
     diagnosis::Finding,
+    exchange::{Exchange, ExchangeCounts},
     policy::Policy,
-    recommend::{NoRecommendation, Recommendation},
+    recommend::{NoRecommendation, Peak, Recommendation},
     replay::{Capacity, Ttl},
     scale::scaled,
     strategies::{OriginModel, StrategyFigures},
@@ -35,10 +36,16 @@ pub struct Plan {
     pub log: String,
     /// Lines, or records, that could not be read.
     pub bad_lines: u64,
-    /// Requests that no cache would answer, such as POST, and are left out.
+    /// Requests that do not count, such as those of other statuses than the caller wants.
     pub left_out: u64,
-    /// Those of them that change something.
-    pub writes: u64,
+    /// The requests that count and are not stored, and why.
+    pub exchanges: ExchangeCounts,
+    /// Writes of a trace, which do not count.
+    pub writes_left_out: u64,
+    /// The log is one of a server, which may leave out values.
+    pub is_access_log: bool,
+    /// The caller has said how old responses may be.
+    pub is_ttl_stated: bool,
     /// The log says when requests came.
     pub has_times: bool,
     /// The requests.
@@ -112,7 +119,7 @@ pub fn lifetime_text(lifetime: Lifetime) -> String {
 }
 
 /// As files write it: whole hours and minutes from two minutes on, such as `1h`; else `90s`.
-fn nanos_text(nanos: u64) -> String {
+pub(crate) fn nanos_text(nanos: u64) -> String {
     const MINUTE_NS: u64 = 60_000_000_000;
     const HOUR_NS: u64 = 60 * MINUTE_NS;
     match nanos {
@@ -144,6 +151,14 @@ fn counted(count: u64, what: &str) -> String {
     format!("{} {what}{plural}", format_count(count))
 }
 
+/// A rate; an estimate with its error, as in `~904 (± 6 %)`.
+fn peak(peak: Peak) -> String {
+    match peak.error {
+        None => rate(peak.per_s),
+        Some(error) => format!("~{} (± {:.0} %)", rate(peak.per_s), 100.0 * error),
+    }
+}
+
 /// The answer in one or two sentences.
 fn answer(plan: &Plan) -> String {
     let recommendation = match &plan.recommendation {
@@ -158,7 +173,7 @@ fn answer(plan: &Plan) -> String {
     let warm = if plan.trace.counted().from_ns > 0 { " once warm" } else { "" };
     let _ = write!(text, ": hit ratio {}{warm}", percent(1.0 - point.miss_ratio));
     if plan.has_times {
-        let loads = rate(recommendation.loads_per_s_in_busiest_minute);
+        let loads = peak(recommendation.loads_per_s_in_busiest_minute);
         let _ = write!(text, ", {loads} requests a second to the origin at the busiest minute");
         if recommendation.age_max_ns < u64::MAX {
             let age = format_span(Duration::from_nanos(recommendation.age_max_ns));
@@ -200,7 +215,7 @@ fn log_sentence(plan: &Plan) -> String {
     if let Ok(recommendation) = &plan.recommendation
         && plan.has_times
     {
-        let _ = write!(text, ", {} requests in the busiest second", rate(recommendation.requests_per_s_max));
+        let _ = write!(text, ", {} requests in the busiest second", peak(recommendation.requests_per_s_max));
     }
     text + "."
 }
@@ -257,7 +272,7 @@ fn start_sentence(plan: &Plan) -> Option<String> {
     Some(match cold.filter(|_| plan.has_times) {
         Some(cold) => format!(
             "Cold start: {} requests a second to the origin at the busiest minute of the first {}; h{left_out}",
-            rate(cold.loads_per_s_in_busiest_minute),
+            peak(cold.loads_per_s_in_busiest_minute),
             format_span(Duration::from_nanos(cold.span_ns)),
         ),
         None => format!("H{left_out}"),
@@ -270,15 +285,14 @@ fn notes(plan: &Plan) -> Vec<String> {
     let totals = plan.trace.totals();
     if plan.left_out > 0 {
         let verb = if plan.left_out == 1 { "is" } else { "are" };
-        let requests = counted(plan.left_out, "request");
-        notes.push(format!("{requests} that a cache does not answer {verb} left out."));
-        if plan.writes > 0 {
-            notes.push(format!(
-                "Among them {} to the source: a page that is removed after one is loaded again, which is not counted.",
-                counted(plan.writes, "write")
-            ));
-        }
+        let writes = match plan.writes_left_out {
+            0 => String::new(),
+            writes => format!(", {} of a trace among them", counted(writes, "write")),
+        };
+        notes.push(format!("{} {verb} left out{writes}.", counted(plan.left_out, "request")));
     }
+    notes.extend(permanent_loads(plan));
+    notes.extend(lifetimes_of_origin(plan));
     if plan.bad_lines > 0 {
         notes.push(format!("{} could not be read.", counted(plan.bad_lines, "line")));
     }
@@ -320,10 +334,66 @@ fn notes(plan: &Plan) -> Vec<String> {
     notes
 }
 
-/// The `[cache]` table of the recommendation.
-fn cache_block(recommendation: &Recommendation) -> String {
+/// Requests that are loads whatever the cache, and why, in one sentence; `None`: there are none.
+fn permanent_loads(plan: &Plan) -> Option<String> {
+    let counts = &plan.exchanges;
+    let loads = counts.not_stored();
+    let reasons = [
+        (counts.other_methods(), "with another method than GET or HEAD"),
+        (counts.of(Exchange::NotShareable), "with no-store, no-cache or private"),
+        (
+            counts.of(Exchange::NoLifetime),
+            "with a status that is stored only with a lifetime, such as 302 or 500",
+        ),
+    ];
+    let reasons: Vec<String> = reasons
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, reason)| format!("{} {reason}", format_count(count)))
+        .collect();
+    let share = ratio(loads, plan.trace.totals().requests).unwrap_or(0.0);
+    (loads > 0).then(|| {
+        format!(
+            "No cache stores the responses to {} of the requests: {}.",
+            percent(share),
+            reasons.join(", ")
+        )
+    })
+}
+
+/// The lifetimes that the origin declares, where the log does not say, in one sentence.
+fn lifetimes_of_origin(plan: &Plan) -> Option<String> {
+    let is_unknown =
+        plan.is_access_log && !plan.trace.has_ttls() && plan.exchanges.of(Exchange::NotShareable) == 0;
+    let is_fixed =
+        plan.recommendation.as_ref().is_ok_and(|chosen| matches!(chosen.lifetime.ttl, Ttl::Fixed(_)));
+    (is_unknown && is_fixed).then(|| {
+        "The log has no Cache-Control: a max-age of the origin goes before the ttl of [cache], and route.ttl before both; private and no-store are loads."
+            .to_owned()
+    })
+}
+
+/// The block to copy: the `[cache]` table of the recommendation, and the settings of a route of the proxy that make the plan true.
+fn block(plan: &Plan, recommendation: &Recommendation) -> String {
     let Recommendation { policy, capacity, lifetime, max_object, .. } = recommendation;
     cache_table("cache", policy, *capacity, *lifetime, *max_object)
+        + &route_table(plan, *lifetime).unwrap_or_default()
+}
+
+/// A `[[route]]` of the proxy with the lifetimes of the plan; `None`: the `[cache]` table is enough.
+fn route_table(plan: &Plan, lifetime: Lifetime) -> Option<String> {
+    let ttl_ns = lifetime.ttl.default_ns().filter(|_| plan.is_access_log)?;
+    let ttl = nanos_text(ttl_ns);
+    let mut table = String::new();
+    if matches!(lifetime.ttl, Ttl::Fixed(_)) {
+        // Nobody has said that the origin's own lifetimes are to be replaced.
+        let comment = if plan.is_ttl_stated { "" } else { "# " };
+        let _ = writeln!(table, "{comment}ttl          = \"{ttl}\"  # in place of what the origin declares");
+    }
+    if plan.exchanges.of(Exchange::NotFound) > 0 {
+        let _ = writeln!(table, "negative_ttl = \"{ttl}\"  # 404 and 410");
+    }
+    (!table.is_empty()).then(|| format!("\n# In the proxy:\n[[route]]\n{table}"))
 }
 
 /// The preset that serves with this lifetime.

@@ -5,7 +5,7 @@
 //! mean time between these: each kind of key has its share (systematic sampling from an ordered list, Cochran, "Sampling
 //! Techniques", 1977, chapter 8).
 
-use crate::trace::{Key, Request, Trace};
+use crate::trace::{Key, Trace};
 
 impl Trace {
     /// The requests of every `nth` key; a trace of `1 / nth` of this one's rate.
@@ -14,7 +14,7 @@ impl Trace {
         let nth = nth.max(1);
         let mut usage = vec![Usage::default(); self.keys()];
         for (position, request) in self.requests().iter().enumerate() {
-            usage[request.key as usize].add(position as u64);
+            usage[request.key() as usize].add(position as u64);
         }
         let mut order: Vec<Key> = (0..Key::try_from(self.keys()).unwrap_or(Key::MAX)).collect();
         order.sort_unstable_by_key(|key| (usage[*key as usize].rank(), *key));
@@ -27,8 +27,8 @@ impl Trace {
         let mut ttls_ns = Vec::new();
         let mut requests = Vec::new();
         for (index, request) in self.requests().iter().enumerate() {
-            if let Some(key) = numbers[request.key as usize] {
-                requests.push(Request { key, ..*request });
+            if let Some(key) = numbers[request.key() as usize] {
+                requests.push(request.renumbered(key));
                 if self.has_ttls() {
                     ttls_ns.push(self.ttl_ns(index));
                 }

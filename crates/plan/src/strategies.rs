@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use stockade_cache::{Cache, InvalidStrategy, Limit, Preset, Refresh, Seed, Strategy};
+use stockade_cache::{Cache, InvalidStrategy, Invalidation, Limit, Preset, Refresh, Seed, Strategy};
 use stockade_model::{
     capacity::{Capacity as OriginCapacity, QueueModel},
     latency::Latency,
@@ -24,6 +24,7 @@ use stockade_record::histogram::Histogram;
 
 use crate::{
     assemble::OVERHEAD_BYTES,
+    exchange::Exchange,
     peaks::Peaks,
     recommend::Recommendation,
     trace::{Key, Request, Trace, busiest},
@@ -97,11 +98,11 @@ impl Part {
         let part = all.windows(width.max(1)).min_by_key(span_ns).unwrap_or(all);
         let first_ns = part.first().map_or(0, |first| first.at_ns);
         let requests: Vec<Request> =
-            part.iter().map(|request| Request { at_ns: request.at_ns - first_ns, ..*request }).collect();
+            part.iter().map(|request| request.at(request.at_ns - first_ns)).collect();
         let length_ns = u64::try_from(origin.outage.as_nanos()).unwrap_or(u64::MAX);
         let starts_ns = match length_ns {
             0 => None,
-            _ => busiest(&requests, length_ns, usize::MAX).first().map(|first| first.at_ns),
+            _ => requests.get(busiest(&requests, length_ns, usize::MAX).start).map(|first| first.at_ns),
         };
         let outage_ns = starts_ns.map_or(0..0, |starts_ns| starts_ns..starts_ns.saturating_add(length_ns));
         Self { requests, outage_ns, sampled_share: trace.sampled_share() }
@@ -234,19 +235,42 @@ impl Simulation {
         if self.outage_ns.contains(&now.as_nanos()) { Err(OriginError::Down) } else { Ok(bytes) }
     }
 
-    async fn request(self: Arc<Self>, cache: Arc<Cache<Key, u32, Virtual>>, key: Key, bytes: u32) {
+    /// The answer to a request whose response is not stored: what is stored, else a load of its own.
+    async fn pass(
+        self: Arc<Self>,
+        cache: &Cache<Key, u32, Virtual>,
+        request: Request,
+    ) -> Result<(Outcome, Duration), OriginError> {
+        let key = request.key();
+        if request.exchange().is_lookup() && cache.get(&key).is_some() {
+            let age = cache.peek(&key).map_or(Duration::ZERO, |stored| stored.age);
+            return Ok((Outcome::Hit, age));
+        }
+        self.load(request.bytes).await?;
+        if request.exchange() == Exchange::Write {
+            cache.invalidate(&key, Invalidation::Fallback);
+        }
+        Ok((Outcome::Bypass, Duration::ZERO))
+    }
+
+    async fn request(self: Arc<Self>, cache: Arc<Cache<Key, u32, Virtual>>, request: Request) {
         let began = self.time.now();
         let simulation = Arc::clone(&self);
-        let answer = cache.get_with(key, move || simulation.load(bytes)).await;
+        let answer = if request.exchange().is_storable() {
+            let answer = cache.get_with(request.key(), move || simulation.load(request.bytes)).await;
+            answer.map(|answer| (answer.outcome, answer.age)).ok()
+        } else {
+            simulation.pass(&cache, request).await.ok()
+        };
         let mut tally = locked(&self.tally);
         tally.in_flight -= 1;
         tally.response.record(self.time.now() - began);
         match answer {
-            Ok(answer) => {
-                tally.outcomes.record(answer.outcome);
-                tally.age_max = tally.age_max.max(answer.age);
+            Some((outcome, age)) => {
+                tally.outcomes.record(outcome);
+                tally.age_max = tally.age_max.max(age);
             }
-            Err(_) => {
+            None => {
                 tally.outcomes.record(Outcome::Error);
                 if self.outage_ns.contains(&began.as_nanos()) {
                     tally.errors_in_outage += 1;
@@ -280,7 +304,7 @@ fn run_one(
         for request in &part.requests {
             time.sleep_until(Time::from_nanos(request.at_ns)).await;
             locked(&simulation.tally).in_flight += 1;
-            time.spawn(Arc::clone(&simulation).request(Arc::clone(&cache), request.key, request.bytes));
+            time.spawn(Arc::clone(&simulation).request(Arc::clone(&cache), *request));
         }
         while locked(&simulation.tally).in_flight > 0 {
             time.sleep_until(time.now() + POLL_INTERVAL).await;

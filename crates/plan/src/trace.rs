@@ -9,12 +9,12 @@
 //! Requests for a key that is requested very often are all in the sample or all missing. Ratios therefore have the expected
 //! number of requests as their denominator, not the number in the sample: what is missing are hits (SHARDS-adj).
 
-use std::{hash::BuildHasher, sync::OnceLock};
+use std::{hash::BuildHasher, ops::Range, sync::OnceLock};
 
 use foldhash::quality::FixedState;
 use hashbrown::{HashTable, hash_table};
 
-use crate::{scale::scaled, warmup::Counted};
+use crate::{exchange::Exchange, peaks::SecondCounts, scale::scaled, warmup::Counted};
 
 /// A key, by its number.
 pub type Key = u32;
@@ -30,13 +30,47 @@ pub(crate) const NEVER: u32 = u32::MAX;
 pub struct Request {
     /// Nanoseconds since the first request of the log.
     pub at_ns: u64,
-    /// The requested key.
-    pub key: Key,
     /// Bytes of the response.
     pub bytes: u32,
+    /// The lowest [`KEY_BITS`] are the key, those above it the exchange: a log of millions of lines is kept in memory.
+    key_and_exchange: u32,
 }
 
 const _: () = assert!(size_of::<Request>() == 16);
+
+/// The bits of a key.
+const KEY_BITS: u32 = 24;
+const KEY_MASK: u32 = (1 << KEY_BITS) - 1;
+const _: () = assert!(KEYS_MAX < KEY_MASK as usize);
+
+impl Request {
+    pub(crate) fn new(at_ns: u64, key: Key, exchange: Exchange, bytes: u32) -> Self {
+        debug_assert!(key <= KEY_MASK, "more keys than a trace has");
+        Self { at_ns, bytes, key_and_exchange: key & KEY_MASK | u32::from(exchange as u8) << KEY_BITS }
+    }
+
+    /// The requested key.
+    #[must_use]
+    pub fn key(&self) -> Key {
+        self.key_and_exchange & KEY_MASK
+    }
+
+    /// The effect of the request and its response on the cache.
+    #[must_use]
+    pub fn exchange(&self) -> Exchange {
+        Exchange::from_number((self.key_and_exchange >> KEY_BITS) as u8)
+    }
+
+    /// The same request at another time.
+    pub(crate) fn at(self, at_ns: u64) -> Self {
+        Self { at_ns, ..self }
+    }
+
+    /// The same request, where its key has this number.
+    pub(crate) fn renumbered(self, key: Key) -> Self {
+        Self::new(self.at_ns, key, self.exchange(), self.bytes)
+    }
+}
 
 /// A request as a policy sees it.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +95,7 @@ pub struct Trace {
     keys: usize,
     sampled_share: f64,
     totals: Totals,
+    requests_per_s_max: Option<u32>,
     pub(crate) counted: Counted,
     /// For how long each response is fresh, in nanoseconds, where the log says so; empty: it never does.
     ttls_ns: Vec<Option<u64>>,
@@ -92,10 +127,20 @@ pub struct NewRequest<'a> {
     pub at_ns: u64,
     /// The key.
     pub key: &'a [u8],
+    /// Its effect on the cache.
+    pub exchange: Exchange,
     /// Bytes of the response; `None`: as the key's last one, or the next.
     pub bytes: Option<u64>,
     /// For how long the response is fresh, if the log says so.
     pub ttl_ns: Option<u64>,
+}
+
+impl<'a> NewRequest<'a> {
+    /// A request whose response may be stored, and of which nothing else is known.
+    #[must_use]
+    pub fn read(at_ns: u64, key: &'a [u8]) -> Self {
+        Self { at_ns, key, exchange: Exchange::Planned, bytes: None, ttl_ns: None }
+    }
 }
 
 /// Reads requests into a [`Trace`].
@@ -114,6 +159,7 @@ pub struct TraceBuilder {
     requests_max: usize,
     keys_min: usize,
     totals: Totals,
+    per_second: SecondCounts,
     earliest_ns: u64,
     latest_ns: u64,
 }
@@ -145,6 +191,7 @@ impl TraceBuilder {
             requests_max: requests_max.min(REQUESTS_MAX),
             keys_min,
             totals: Totals::default(),
+            per_second: SecondCounts::default(),
             earliest_ns: u64::MAX,
             latest_ns: 0,
         }
@@ -162,6 +209,7 @@ impl TraceBuilder {
         self.earliest_ns = self.earliest_ns.min(request.at_ns);
         self.latest_ns = self.latest_ns.max(request.at_ns);
         self.totals.requests += 1;
+        self.per_second.add(request.at_ns);
         self.totals.bytes = self.totals.bytes.saturating_add(request.bytes.unwrap_or(0));
         let hash = self.hasher.hash_one(request.key);
         if hash > self.threshold {
@@ -171,7 +219,7 @@ impl TraceBuilder {
         let known =
             request.bytes.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX).min(UNKNOWN_BYTES - 1));
         let bytes = known.unwrap_or(UNKNOWN_BYTES);
-        self.requests.push(Request { at_ns: request.at_ns, key, bytes });
+        self.requests.push(Request::new(request.at_ns, key, request.exchange, bytes));
         if request.ttl_ns.is_some() && !self.has_ttls {
             self.has_ttls = true;
             self.ttls_ns = vec![None; self.requests.len() - 1];
@@ -231,8 +279,8 @@ impl TraceBuilder {
         let mut to = 0;
         for from in 0..self.requests.len() {
             let request = self.requests[from];
-            if let Some(key) = numbers[request.key as usize] {
-                self.requests[to] = Request { key, ..request };
+            if let Some(key) = numbers[request.key() as usize] {
+                self.requests[to] = request.renumbered(key);
                 if self.has_ttls {
                     self.ttls_ns[to] = self.ttls_ns[from];
                 }
@@ -270,6 +318,7 @@ impl TraceBuilder {
             sampled_share: 0.5f64.powi(i32::try_from(self.halvings).unwrap_or(i32::MAX)),
             counted: Counted::all(&self.totals),
             totals: self.totals,
+            requests_per_s_max: self.per_second.max(),
             ttls_ns: self.ttls_ns,
             next: OnceLock::new(),
         }
@@ -290,7 +339,8 @@ fn sort_by_time(requests: &mut [Request], ttls_ns: &mut Vec<Option<u64>>) {
     }
 }
 
-/// Gives each request without a size that of the key's last one before it, or the next after it; else 0. Returns the sum.
+/// Gives each request for an object without a size that of the key's last one before it, or the next after it; else 0. Returns the
+/// sum.
 fn fill_sizes(requests: &mut [Request], keys: usize) -> u64 {
     if requests.iter().all(|request| request.bytes != UNKNOWN_BYTES) {
         return 0;
@@ -298,7 +348,10 @@ fn fill_sizes(requests: &mut [Request], keys: usize) -> u64 {
     let mut filled = 0;
     let mut sizes = vec![UNKNOWN_BYTES; keys];
     let mut fill = |request: &mut Request| {
-        let size = &mut sizes[request.key as usize];
+        if !request.exchange().is_storable() {
+            return;
+        }
+        let size = &mut sizes[request.key() as usize];
         if request.bytes == UNKNOWN_BYTES {
             request.bytes = *size;
             filled += if *size == UNKNOWN_BYTES { 0 } else { u64::from(*size) };
@@ -320,7 +373,7 @@ fn next_positions(requests: &[Request], keys: usize) -> Vec<u32> {
     let mut next = vec![NEVER; requests.len()];
     let mut position = u32::try_from(requests.len()).unwrap_or(NEVER);
     for (request, next) in requests.iter().zip(&mut next).rev() {
-        *next = std::mem::replace(&mut following[request.key as usize], position);
+        *next = std::mem::replace(&mut following[request.key() as usize], position);
         position -= 1;
     }
     next
@@ -374,6 +427,23 @@ impl Trace {
         self.ttls_ns.iter().copied().flatten().max()
     }
 
+    /// The longest lifetime of the log that no ttl of a plan replaces.
+    pub(crate) fn declared_ttl_max_ns(&self) -> Option<u64> {
+        let declared = self.requests.iter().zip(&self.ttls_ns);
+        let is_declared = |request: &Request| request.exchange() == Exchange::Declared;
+        declared.filter_map(|(request, ttl_ns)| ttl_ns.filter(|_| is_declared(request))).max()
+    }
+
+    /// Requests of the whole log in the second with most of them, counted while it was read; `None`: it is too long for that.
+    pub(crate) fn requests_per_s_max(&self) -> Option<u32> {
+        self.requests_per_s_max
+    }
+
+    /// True if all responses may be stored for the ttl of a plan.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.requests.iter().all(|request| request.exchange() == Exchange::Planned)
+    }
+
     /// True if the log says of any response for how long it is fresh.
     #[must_use]
     pub fn has_ttls(&self) -> bool {
@@ -394,24 +464,28 @@ impl Trace {
         nth: usize,
     ) -> Self {
         let sampled_share = self.sampled_share / nth as f64;
-        let Self { totals, counted, .. } = *self;
-        Self { requests, keys, sampled_share, totals, counted, ttls_ns, next: OnceLock::new() }
+        let Self { totals, requests_per_s_max, counted, .. } = *self;
+        let next = OnceLock::new();
+        Self { requests, keys, sampled_share, totals, requests_per_s_max, counted, ttls_ns, next }
     }
 
-    /// The sum of the last known sizes of all sampled keys, each with an overhead; scaled to the whole log.
+    /// The sum of the last known sizes of all sampled keys that may be stored, each with an overhead; scaled to the whole log.
     #[must_use]
     pub fn footprint_bytes(&self, overhead_bytes: u32) -> u64 {
-        let mut sizes = vec![0; self.keys];
+        let mut sizes = vec![None; self.keys];
         for request in &self.requests {
-            sizes[request.key as usize] = request.bytes;
+            if request.exchange().is_storable() {
+                sizes[request.key() as usize] = Some(request.bytes);
+            }
         }
-        let sum: u64 = sizes.iter().map(|bytes| u64::from(*bytes) + u64::from(overhead_bytes)).sum();
+        let entry_bytes = |bytes: &u32| u64::from(*bytes) + u64::from(overhead_bytes);
+        let sum: u64 = sizes.iter().flatten().map(entry_bytes).sum();
         scaled(sum, 1.0 / self.sampled_share)
     }
 }
 
-/// The part with the most requests, of at most this many nanoseconds and requests; of equal ones the last: a cache is warmer then.
-pub(crate) fn busiest(requests: &[Request], span_max_ns: u64, requests_max: usize) -> &[Request] {
+/// The numbers of the part with the most requests, of at most this many nanoseconds and requests; of equal ones the last: a cache is warmer then.
+pub(crate) fn busiest(requests: &[Request], span_max_ns: u64, requests_max: usize) -> Range<usize> {
     let (mut from, mut best) = (0, 0..0);
     for to in 1..=requests.len() {
         let last_ns = requests[to - 1].at_ns;
@@ -422,7 +496,7 @@ pub(crate) fn busiest(requests: &[Request], span_max_ns: u64, requests_max: usiz
             best = from..to;
         }
     }
-    &requests[best]
+    best
 }
 
 #[cfg(test)]

@@ -117,12 +117,7 @@ mod tests {
         for n in 0..requests {
             let bytes = if n < requests / 2 { 10 } else { 20 };
             let key = n.to_le_bytes();
-            builder.push(&NewRequest {
-                at_ns: n * SECOND_NS + 1,
-                key: &key,
-                bytes: Some(bytes),
-                ttl_ns: None,
-            });
+            builder.push(&NewRequest { bytes: Some(bytes), ..NewRequest::read(n * SECOND_NS + 1, &key) });
         }
         builder.finish()
     }

@@ -13,7 +13,7 @@ use stockade_plan::{
     KnownValues, LogInput, LogReader, LogSummary, OVERHEAD_BYTES, PlanOptions,
     experiment::experiment,
     plan as compute,
-    read::{DroppedParameters, KeyRules, REQUESTS_MAX, STATUSES, read},
+    read::{DroppedParameters, KeyRules, REQUESTS_MAX, read},
     report::{FORMATS, Plan, StrategyRuns},
     strategies::{OriginModel, Part, run as run_strategies},
 };
@@ -45,7 +45,7 @@ pub fn plan(args: &PlanArgs) -> Result<Exit, CommandError> {
         message(&format!("format: {}", reader.format()));
     }
     let rules = KeyRules {
-        statuses: if args.status.is_empty() { STATUSES.to_vec() } else { args.status.clone() },
+        statuses: args.status.clone(),
         by_host: args.by_host,
         dropped_parameters: args.drop_parameters.clone(),
     };
@@ -64,7 +64,7 @@ pub fn plan(args: &PlanArgs) -> Result<Exit, CommandError> {
     }
     if content.trace.requests().is_empty() {
         return Err(CommandError::Usage(format!(
-            "{}: no request of it can be answered by a cache: {} lines, {} other requests; --status and --input change what counts",
+            "{}: no request of it counts: {} lines, {} other requests; --status and --input change what counts",
             names(&inputs),
             content.summary.lines,
             content.left_out

@@ -11,7 +11,7 @@ use crate::{
     logged::{LoggedKey, LoggedRequest, Operation},
     request,
     time::TimeParser,
-    value::{self, Problem},
+    value::{self, Problem, Reuse},
 };
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -94,12 +94,14 @@ fn visit_json(line: &JsonLine<'_>, at_ns: Option<u64>, visit: &mut Visit<'_>) ->
         Some((_, JsonValue::Text(host))) if !matches!(&**host, "" | "-") => Some(&**host),
         _ => None,
     };
+    let Reuse { ttl, is_shareable } = json_reuse(line);
     visit(LoggedRequest {
         at_ns,
         operation: Operation::of_method(method),
         status: json_status(line),
         bytes: json_size(line)?,
-        ttl: json_lifetime(line),
+        ttl,
+        is_shareable,
         service_time: json_service_time(line),
         user_agent: json_text(line, Field::UserAgent),
         content_type: json_text(line, Field::ContentType),
@@ -163,17 +165,18 @@ fn json_size(line: &JsonLine<'_>) -> Result<Option<u64>, Problem> {
     size.map_err(|problem| format!("`{name}`: {problem}").into())
 }
 
-fn json_lifetime(line: &JsonLine<'_>) -> Option<Duration> {
-    match line.find(Field::Lifetime)?.1 {
-        JsonValue::Number(number) => {
-            let seconds = number.as_f64().filter(|seconds| (0.0..LIFETIME_SECONDS_MAX).contains(seconds))?;
-            Some(Duration::from_secs_f64(seconds))
+fn json_reuse(line: &JsonLine<'_>) -> Reuse {
+    let fresh_for = |ttl| Reuse { ttl, ..Reuse::UNKNOWN };
+    match line.find(Field::Lifetime).map(|(_, value)| value) {
+        Some(JsonValue::Number(number)) => {
+            let seconds = number.as_f64().filter(|seconds| (0.0..LIFETIME_SECONDS_MAX).contains(seconds));
+            fresh_for(seconds.map(Duration::from_secs_f64))
         }
-        JsonValue::Text(text) | JsonValue::List(Some(text)) => match value::number(text.as_bytes()) {
-            Some(seconds) => Some(Duration::from_secs(seconds)),
-            None => value::lifetime(text),
+        Some(JsonValue::Text(text) | JsonValue::List(Some(text))) => match value::number(text.as_bytes()) {
+            Some(seconds) => fresh_for(Some(Duration::from_secs(seconds))),
+            None => value::reuse(text),
         },
-        _ => None,
+        _ => Reuse::UNKNOWN,
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
     logged::{LoggedKey, LoggedRequest, Operation},
     request,
     time::TimeParser,
-    value::{self, Problem},
+    value::{self, Problem, Reuse},
 };
 
 /// A format such as `$remote_addr [$time_local] "$request" $status`, compiled.
@@ -212,7 +212,7 @@ struct Values<'a> {
     at_ns: Option<u64>,
     status: Option<u16>,
     bytes: Option<u64>,
-    ttl: Option<Duration>,
+    reuse: Reuse,
     service_time: Option<Duration>,
     is_hit: bool,
     user_agent: Option<&'a [u8]>,
@@ -270,7 +270,7 @@ impl<'a> Values<'a> {
             Value::Host(_) => self.host = known,
             Value::Status => self.status = value::status(text),
             Value::Size(_) => self.bytes = value::size(text)?,
-            Value::CacheControl(_) => self.ttl = value::lifetime(&value::lossy(text)),
+            Value::CacheControl(_) => self.reuse = value::reuse(&value::lossy(text)),
             // The last one that is known.
             Value::ServiceTime { unit_ns, .. } => {
                 self.service_time = value::duration(text, *unit_ns).or(self.service_time);
@@ -321,7 +321,8 @@ impl<'a> Values<'a> {
             operation: Operation::of_method(method),
             status: self.status,
             bytes: self.bytes,
-            ttl: self.ttl,
+            ttl: self.reuse.ttl,
+            is_shareable: self.reuse.is_shareable,
             // The time of a hit is that of the cache.
             service_time: self.service_time.filter(|_| !self.is_hit),
             user_agent: self.user_agent,

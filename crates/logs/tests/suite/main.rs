@@ -14,7 +14,7 @@ mod vendors;
 use stockade_logs::{Format, LogError, LogReader, LogSummary, LoggedKey, LoggedRequest, Operation};
 
 /// Each request as text, without what it does not have:
-/// `@SECONDS write POST|HOST|URL status=200 17B ttl=60s took=3ms x2`.
+/// `@SECONDS write POST|HOST|URL status=200 17B ttl=60s not-shareable took=3ms x2`.
 fn shown(request: &LoggedRequest<'_>) -> String {
     let mut parts = Vec::new();
     parts.extend(request.at_ns.map(|at| format!("@{}.{:09}", at / 1_000_000_000, at % 1_000_000_000)));
@@ -34,6 +34,7 @@ fn shown(request: &LoggedRequest<'_>) -> String {
     parts.extend(request.status.map(|status| status.to_string()));
     parts.extend(request.bytes.map(|bytes| format!("{bytes}B")));
     parts.extend(request.ttl.map(|ttl| format!("ttl={ttl:?}")));
+    parts.extend((!request.is_shareable).then(|| "not-shareable".to_owned()));
     parts.extend(request.service_time.map(|took| format!("took={took:?}")));
     if request.repeats != 1 {
         parts.push(format!("x{}", request.repeats));

@@ -61,7 +61,7 @@ fn variables_of_nginx_are_read() {
         (
             r#"$request_uri "$sent_http_cache_control" $sent_http_content_type"#,
             r#"/a "no-store" text/html"#,
-            "read GET||/a ttl=0ns",
+            "read GET||/a not-shareable",
         ),
         ("${request_uri}x $status", "/ax 200", "read GET||/a 200"),
         ("[$time_local] $request_uri", "[17/May/2015:10:05:03 +0000] /a", "@1431857103 read GET||/a"),

@@ -9,11 +9,12 @@ use std::{
     hash::BuildHasher,
 };
 
+use crate::{
+    exchange::Exchange,
+    trace::{NewRequest, Trace, TraceBuilder},
+};
 use foldhash::quality::FixedState;
 use hashbrown::{HashMap, HashTable, hash_table};
-use stockade_logs::{LoggedKey, LoggedRequest};
-
-use crate::trace::{NewRequest, Trace, TraceBuilder};
 
 /// Bounds of the sample.
 const REQUESTS_MAX: usize = 100_000;
@@ -51,6 +52,8 @@ struct SampledRequest {
     bytes: u32,
     /// The hash of the host; 0: none.
     host: u32,
+    exchange: Exchange,
+    ttl_ns: Option<u64>,
 }
 
 /// Reads requests into the sample.
@@ -102,12 +105,10 @@ pub(crate) struct SharedKeys {
 }
 
 impl UrlSample {
-    /// Adds a request that counts, with its key in the plan.
-    pub fn add(&mut self, request: &LoggedRequest<'_>, key: &[u8], at_ns: u64) {
-        let LoggedKey::Url { host, .. } = request.key else { return };
-        if self.is_full {
-            return;
-        }
+    /// Adds a request of the plan, with its host, which may be empty; `None`: the key is not a URL.
+    pub fn add(&mut self, request: &NewRequest<'_>, host: Option<&str>) {
+        let NewRequest { at_ns, key, exchange, ttl_ns, .. } = *request;
+        let Some(host) = host.filter(|_| !self.is_full && exchange.is_lookup()) else { return };
         let path = memchr_query(key).map_or(key, |at| &key[..at]);
         let path_hash = self.hasher.hash_one(path);
         if path_hash > self.threshold {
@@ -133,8 +134,8 @@ impl UrlSample {
         let bytes =
             request.bytes.map_or(UNKNOWN_BYTES, |bytes| u32::try_from(bytes).unwrap_or(UNKNOWN_BYTES - 1));
         #[expect(clippy::cast_possible_truncation, reason = "a part of a hash is one")]
-        let host = host.map_or(0, |host| self.hasher.hash_one(host) as u32 | 1);
-        self.requests.push(SampledRequest { at_ns, url, bytes, host });
+        let host = if host.is_empty() { 0 } else { self.hasher.hash_one(host) as u32 | 1 };
+        self.requests.push(SampledRequest { at_ns, url, bytes, host, exchange, ttl_ns });
         if self.requests.len() > REQUESTS_MAX || self.url_bytes > URL_BYTES_MAX {
             self.halve();
         }
@@ -187,7 +188,8 @@ impl UrlSample {
         for request in &self.requests {
             let bytes = Some(u64::from(request.bytes)).filter(|_| request.bytes != UNKNOWN_BYTES);
             let key = keys[request.url as usize].as_bytes();
-            builder.push(&NewRequest { at_ns: request.at_ns, key, bytes, ttl_ns: None });
+            let SampledRequest { at_ns, exchange, ttl_ns, .. } = *request;
+            builder.push(&NewRequest { at_ns, key, exchange, bytes, ttl_ns });
         }
         builder.finish()
     }
@@ -273,21 +275,20 @@ impl UrlSample {
         Some(Evidence { keys, keys_left, share, sized, same })
     }
 
-    /// The keys that several hosts have, with responses of other sizes or without a size; `None`: each key has one host.
+    /// The keys that several hosts have, with responses of other sizes; `None`: there are none.
     pub fn shared_keys(&self) -> Option<SharedKeys> {
         let mut hosts: BTreeSet<u32> = BTreeSet::new();
         let mut sizes: Vec<BTreeMap<u32, u32>> = vec![BTreeMap::new(); self.urls.len()];
-        for request in self.requests.iter().filter(|request| request.host != 0) {
+        let has_size = |request: &&SampledRequest| {
+            request.host != 0 && request.bytes != UNKNOWN_BYTES && request.exchange.is_storable()
+        };
+        for request in self.requests.iter().filter(has_size) {
             hosts.insert(request.host);
-            let size = sizes[request.url as usize].entry(request.host).or_insert(request.bytes);
-            if *size == UNKNOWN_BYTES {
-                *size = request.bytes;
-            }
+            sizes[request.url as usize].insert(request.host, request.bytes);
         }
         let is_shared = |sizes: &BTreeMap<u32, u32>| {
-            let first = sizes.values().next().copied().unwrap_or(UNKNOWN_BYTES);
-            sizes.len() > 1
-                && sizes.values().any(|size| *size == UNKNOWN_BYTES || !is_same_size(*size, first))
+            let first = sizes.values().next().copied().unwrap_or(0);
+            sizes.values().any(|size| !is_same_size(*size, first))
         };
         let shared: Vec<bool> = sizes.iter().map(is_shared).collect();
         let requests = self.requests.iter().filter(|request| shared[request.url as usize]).count();

@@ -24,15 +24,13 @@ fn trace(mut next: impl FnMut(&mut Rng, u32) -> u32) -> Trace {
         let bytes: f64 = sizes.sample(&mut Seed(1).nth(key.into()));
         let bytes = bytes.clamp(200.0, 200_000.0);
         builder.push(&NewRequest {
-            at_ns: u64::from(number) * 1_000_000 + 1,
-            key: &key.to_le_bytes(),
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
                 reason = "within these bounds"
             )]
             bytes: Some(bytes as u64),
-            ttl_ns: None,
+            ..NewRequest::read(u64::from(number) * 1_000_000 + 1, &key.to_le_bytes())
         });
     }
     builder.finish()

@@ -13,10 +13,8 @@ fn trace(requests: &[(u8, u8)]) -> Trace {
     let mut builder = TraceBuilder::new(usize::MAX, 1);
     for (n, (key, bytes)) in requests.iter().enumerate() {
         builder.push(&NewRequest {
-            at_ns: n as u64 * 1_000_000 + 1,
-            key: &[*key],
             bytes: Some(u64::from(*bytes)),
-            ttl_ns: None,
+            ..NewRequest::read(n as u64 * 1_000_000 + 1, &[*key])
         });
     }
     builder.finish()

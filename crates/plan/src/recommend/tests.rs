@@ -3,6 +3,10 @@ use crate::trace::{NewRequest, TraceBuilder};
 
 const SECOND_NS: u64 = 1_000_000_000;
 
+fn counted(per_s: f64) -> Peak {
+    Peak { per_s, error: None }
+}
+
 fn entries(sizes: &[u64]) -> Vec<Capacity> {
     sizes.iter().map(|size| Capacity::Entries(*size)).collect()
 }
@@ -98,7 +102,7 @@ fn loop_of_300() -> Trace {
     let mut builder = TraceBuilder::new(usize::MAX, 1);
     for n in 0..7_200_u64 {
         let key = (n % 300).to_le_bytes();
-        builder.push(&NewRequest { at_ns: n * SECOND_NS / 3 + 1, key: &key, bytes: Some(10), ttl_ns: None });
+        builder.push(&NewRequest { bytes: Some(10), ..NewRequest::read(n * SECOND_NS / 3 + 1, &key) });
     }
     builder.finish()
 }
@@ -190,13 +194,13 @@ fn figures_are_those_of_independent_replays() {
     assert_eq!(best.capacity, Capacity::Entries(300));
     assert_eq!((best.point.load_ratio, best.loads_saved_by_double, best.load_ratio_of_half), (0.0, 0.0, 1.0));
     assert_eq!((best.gain_of_double, best.loss_of_half), (0.0, 1.0));
-    assert_eq!((best.loads_per_s_max, best.loads_per_s_in_busiest_minute), (0.0, 0.0));
+    assert_eq!((best.loads_per_s_max, best.loads_per_s_in_busiest_minute), (counted(0.0), counted(0.0)));
     let cold = best.cold_start.expect("a warm-up");
-    assert_eq!((cold.loads_per_s_max, cold.loads_per_s_in_busiest_minute), (3.0, 3.0));
-    assert_eq!((cold.span_ns / SECOND_NS, best.requests_per_s_max), (600, 3.0));
+    assert_eq!((cold.loads_per_s_max, cold.loads_per_s_in_busiest_minute), (counted(3.0), counted(3.0)));
+    assert_eq!((cold.span_ns / SECOND_NS, best.requests_per_s_max), (600, counted(3.0)));
     let half = recommended(Some(150));
     assert_eq!((half.loads_saved_by_double, half.load_ratio_of_half, half.gain_of_double), (1.0, 1.0, 1.0));
-    assert_eq!((half.loads_per_s_max, half.loads_per_s_in_busiest_minute), (3.0, 3.0));
+    assert_eq!((half.loads_per_s_max, half.loads_per_s_in_busiest_minute), (counted(3.0), counted(3.0)));
     // A third of the loop: SIEVE keeps some of it.
     let sieve = Policy::named("sieve").expect("it ships");
     let loads = |size: u64| {
@@ -245,9 +249,9 @@ fn age_is_that_of_the_longest_ttl() {
     let age_s = |ttl_s: Option<u64>| {
         let mut builder = TraceBuilder::new(usize::MAX, 1);
         let ttl_ns = ttl_s.map(|seconds| seconds * SECOND_NS);
-        builder.push(&NewRequest { at_ns: 1, key: b"a", bytes: None, ttl_ns });
+        builder.push(&NewRequest { ttl_ns, ..NewRequest::read(1, b"a") });
         // A shorter one decides nothing.
-        builder.push(&NewRequest { at_ns: 2, key: b"b", bytes: None, ttl_ns: ttl_ns.map(|_| SECOND_NS) });
+        builder.push(&NewRequest { ttl_ns: ttl_ns.map(|_| SECOND_NS), ..NewRequest::read(2, b"b") });
         let lifetime = Lifetime { ttl: Ttl::Logged { default_ns: 60 * SECOND_NS }, swr_ns: 10 * SECOND_NS };
         age_max_ns(lifetime, &builder.finish()) / SECOND_NS
     };

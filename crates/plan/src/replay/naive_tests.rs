@@ -81,15 +81,33 @@ impl<'a> NaiveCache<'a> {
     }
 
     fn request(&mut self, trace: &Trace, index: usize) {
-        let Request { at_ns: now, key, bytes } = trace.requests()[index];
+        let request = trace.requests()[index];
+        let (now, key, bytes) = (request.at_ns, request.key(), request.bytes);
         self.tick(now);
         self.counts.requests += 1;
+        if matches!(request.exchange(), Exchange::Write | Exchange::Passed) {
+            self.counts.misses += 1;
+            self.counts.miss_bytes += u64::from(bytes);
+            self.count_load(now, bytes);
+            if request.exchange() == Exchange::Write {
+                self.loads.retain(|load| load.key != key);
+                self.remove(key);
+            }
+            return;
+        }
         let found = self.find(key);
         let value = found.and_then(|at| self.entries[at].value).map(|(loaded, ttl)| (now - loaded, ttl));
         let is_loading = self.is_loading(key);
         let (is_fresh, is_stale) = value.map_or((false, false), |(age, ttl)| {
             (age < ttl, age >= ttl && age < ttl.saturating_add(self.setup.swr_ns))
         });
+        let is_head = request.exchange() == Exchange::Head;
+        if is_head && !is_fresh {
+            self.counts.misses += 1;
+            self.counts.miss_bytes += u64::from(bytes);
+            self.count_load(now, bytes);
+            return;
+        }
         let must_load = !is_fresh && !is_loading;
         match (is_fresh, is_stale, is_loading) {
             (true, ..) => self.counts.hits += 1,
@@ -108,20 +126,37 @@ impl<'a> NaiveCache<'a> {
             self.entries[at].rank = index;
         }
         if must_load {
-            self.counts.loads += 1;
-            self.counts.load_bytes += u64::from(bytes);
-            self.counts.peaks.add(now);
-            self.load_times_ns.push(now);
+            self.count_load(now, bytes);
             self.load(trace, index);
         }
     }
 
+    fn count_load(&mut self, now: u64, bytes: u32) {
+        self.counts.loads += 1;
+        self.counts.load_bytes += u64::from(bytes);
+        self.counts.peaks.add(now);
+        self.load_times_ns.push(now);
+    }
+
+    fn remove(&mut self, key: Key) {
+        if let Some(at) = self.find(key) {
+            self.entries.swap_remove(at);
+        }
+    }
+
     fn load(&mut self, trace: &Trace, index: usize) {
-        let Request { at_ns: now, key, bytes } = trace.requests()[index];
-        let ttl_ns = match self.setup.ttl {
+        let request = trace.requests()[index];
+        let (now, key, bytes) = (request.at_ns, request.key(), request.bytes);
+        let logged = trace.ttl_ns(index);
+        let planned = match self.setup.ttl {
             Ttl::Never => u64::MAX,
             Ttl::Fixed(ttl_ns) => ttl_ns,
-            Ttl::Logged { default_ns } => trace.ttl_ns(index).unwrap_or(default_ns),
+            Ttl::Logged { default_ns } => logged.unwrap_or(default_ns),
+        };
+        let ttl_ns = match request.exchange() {
+            Exchange::Planned | Exchange::NotFound => planned,
+            Exchange::Declared => logged.unwrap_or(0),
+            _ => 0,
         };
         let (weight, capacity) = match self.setup.capacity {
             Capacity::Entries(entries) => (1, entries),
@@ -132,8 +167,7 @@ impl<'a> NaiveCache<'a> {
         let is_stored = ttl_ns > 0 && weight <= entry_max;
         match self.find(key) {
             Some(at) if is_stored => self.entries[at].weight = weight,
-            Some(at) => drop(self.entries.swap_remove(at)),
-            None => {}
+            _ => self.remove(key),
         }
         if is_stored {
             let added = if self.find(key).is_some() { 0 } else { weight };
@@ -147,8 +181,10 @@ impl<'a> NaiveCache<'a> {
                 self.entries.push(NaiveEntry { key, weight, rank: index, value: None });
             }
         }
-        self.loads.push(NaiveLoad { key, ends_ns: now + self.setup.latency_ns, ttl_ns });
-        self.tick(now);
+        if ttl_ns > 0 {
+            self.loads.push(NaiveLoad { key, ends_ns: now + self.setup.latency_ns, ttl_ns });
+            self.tick(now);
+        }
     }
 
     fn sweep(&mut self, now: u64) {
@@ -175,14 +211,15 @@ fn times() -> impl Strategy<Value = u64> {
 }
 
 fn traces() -> impl Strategy<Value = Trace> {
-    let request = (times(), 0_u8..10, prop::option::of(0_u64..40), prop::option::of(times()));
+    let exchange = prop_oneof![8 => Just(Exchange::Planned), 6 => (0_u8..8).prop_map(Exchange::from_number)];
+    let request = (times(), 0_u8..10, prop::option::of(0_u64..40), prop::option::of(times()), exchange);
     prop::collection::vec(request, 1..120).prop_map(|requests| {
         let mut builder = TraceBuilder::new(usize::MAX, 1);
         let mut at_ns = 0;
-        for (pause_ms, key, bytes, ttl_ms) in requests {
+        for (pause_ms, key, bytes, ttl_ms, exchange) in requests {
             at_ns += pause_ms * MS;
             let ttl_ns = ttl_ms.map(|ttl_ms| ttl_ms * MS);
-            builder.push(&NewRequest { at_ns, key: &[key], bytes, ttl_ns });
+            builder.push(&NewRequest { at_ns, key: &[key], exchange, bytes, ttl_ns });
         }
         builder.finish()
     })
@@ -222,7 +259,7 @@ fn compare<P: EvictionPolicy>(
         naive.request(trace, index);
         prop_assert_eq!(&cache.counts, &naive.counts, "{}, request {}", policy, index);
     }
-    if !setup.is_timed() {
+    if !setup.is_timed() && trace.is_plain() {
         // Not counted there.
         naive.counts.age_max_ns = 0;
     }
@@ -293,7 +330,7 @@ fn urls_requested_twice_within_the_ttl_have_a_hit_ratio_of_a_half() {
     for round in 0..2 {
         for url in 0..100_u64 {
             let at_ns = round * 15 * 60 * SECOND + url * 100 * MS;
-            builder.push(&NewRequest { at_ns, key: &url.to_le_bytes(), bytes: Some(5_000), ttl_ns: None });
+            builder.push(&NewRequest { bytes: Some(5_000), ..NewRequest::read(at_ns, &url.to_le_bytes()) });
         }
     }
     let trace = builder.finish();

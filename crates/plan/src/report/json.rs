@@ -6,6 +6,7 @@ use stockade_model::units::{format_duration, milliseconds};
 use super::{Plan, traffic};
 use crate::{
     curve::{Curve, Point},
+    exchange::Exchange,
     recommend::Recommendation,
     replay::{Capacity, Ttl},
     strategies::StrategyFigures,
@@ -17,7 +18,13 @@ pub(super) fn render(plan: &Plan) -> String {
         "requests": plan.trace.totals().requests,
         "bad_lines": plan.bad_lines,
         "left_out": plan.left_out,
-        "writes": plan.writes,
+        "writes": plan.exchanges.of(Exchange::Write) + plan.writes_left_out,
+        "not_storable": {
+            "methods": plan.exchanges.other_methods(),
+            "cache_control": plan.exchanges.of(Exchange::NotShareable),
+            "statuses": plan.exchanges.of(Exchange::NoLifetime),
+        },
+        "not_found": plan.exchanges.of(Exchange::NotFound),
         "keys": plan.trace.keys_estimate(),
         "keys_exact": plan.trace.is_whole(),
         "bytes": plan.trace.totals().bytes,
@@ -80,16 +87,19 @@ fn recommendation_json(recommendation: &Recommendation, has_times: bool) -> Valu
         "exact": point.is_exact,
     });
     if has_times {
-        json["source_loads_per_s_max"] = recommendation.loads_per_s_max.into();
-        json["source_loads_per_s_busiest_minute"] = recommendation.loads_per_s_in_busiest_minute.into();
+        json["source_loads_per_s_max"] = recommendation.loads_per_s_max.per_s.into();
+        json["source_loads_per_s_busiest_minute"] = recommendation.loads_per_s_in_busiest_minute.per_s.into();
+        if let Some(error) = recommendation.loads_per_s_in_busiest_minute.error {
+            json["source_loads_per_s_busiest_minute_error"] = error.into();
+        }
         if let Some(cold) = recommendation.cold_start {
             json["cold_start"] = json!({
                 "span_s": seconds(cold.span_ns),
-                "source_loads_per_s_max": cold.loads_per_s_max,
-                "source_loads_per_s_busiest_minute": cold.loads_per_s_in_busiest_minute,
+                "source_loads_per_s_max": cold.loads_per_s_max.per_s,
+                "source_loads_per_s_busiest_minute": cold.loads_per_s_in_busiest_minute.per_s,
             });
         }
-        json["requests_per_s_max"] = recommendation.requests_per_s_max.into();
+        json["requests_per_s_max"] = recommendation.requests_per_s_max.per_s.into();
         if recommendation.age_max_ns != u64::MAX {
             json["stale_max_s"] = seconds(recommendation.age_max_ns).into();
         }

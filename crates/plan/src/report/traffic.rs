@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 use stockade_model::units::{format_count, format_size, ratio};
 
-use super::{Plan, capacity_text, percent, rate, table::Table};
+use super::{Plan, capacity_text, peak, percent, table::Table};
 use crate::traffic::{Count, Part, Traffic};
 
 /// The longest line.
@@ -91,7 +91,7 @@ pub(super) fn without_bots(plan: &Plan) -> Option<String> {
         percent(1.0 - chosen.point.miss_ratio)
     );
     if plan.has_times {
-        let loads = rate(chosen.loads_per_s_in_busiest_minute);
+        let loads = peak(chosen.loads_per_s_in_busiest_minute);
         let _ = write!(text, ", {loads} requests a second to the origin at the busiest minute");
     }
     Some(text + ".")

@@ -4,6 +4,7 @@ use super::*;
 use crate::{
     curve::{Lifetime, Point},
     policy::Policy,
+    recommend::Peak,
     replay::{CacheSetup, Capacity, Replay, Ttl},
     trace::{NewRequest, TraceBuilder},
 };
@@ -17,10 +18,8 @@ fn trace() -> Trace {
         for key in 0..10_u64 {
             let mut add = |at_ms: u64| {
                 builder.push(&NewRequest {
-                    at_ns: at_ms * MS + key + 1,
-                    key: &key.to_le_bytes(),
                     bytes: Some(1_000),
-                    ttl_ns: None,
+                    ..NewRequest::read(at_ms * MS + key + 1, &key.to_le_bytes())
                 });
             };
             add(n * 100);
@@ -43,10 +42,10 @@ fn recommendation(trace: &Trace) -> Recommendation {
         loss_of_half: 0.0,
         loads_saved_by_double: 0.0,
         load_ratio_of_half: 0.0,
-        loads_per_s_max: 0.0,
-        loads_per_s_in_busiest_minute: 0.0,
+        loads_per_s_max: Peak::of(0, 1.0, 1.0),
+        loads_per_s_in_busiest_minute: Peak::of(0, 60.0, 1.0),
         cold_start: None,
-        requests_per_s_max: 0.0,
+        requests_per_s_max: Peak::of(0, 1.0, 1.0),
         age_max_ns: 1_500 * MS,
         max_object: None,
     }

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use super::*;
 
 fn push(builder: &mut TraceBuilder, at_ns: u64, key: u64, bytes: Option<u64>) {
-    builder.push(&NewRequest { at_ns, key: &key.to_le_bytes(), bytes, ttl_ns: None });
+    builder.push(&NewRequest { bytes, ..NewRequest::read(at_ns, &key.to_le_bytes()) });
 }
 
 fn times_of(seconds: &[u64]) -> (Vec<u64>, Totals) {
@@ -27,11 +27,11 @@ fn lines_are_sorted_by_time() {
         [(105, 1, None), (103, 2, Some(7)), (99, 3, None), (105, 4, Some(8)), (106, 5, None)]
     {
         let key = [key];
-        builder.push(&NewRequest { at_ns: second * SECOND_NS, key: &key, bytes: None, ttl_ns });
+        builder.push(&NewRequest { ttl_ns, ..NewRequest::read(second * SECOND_NS, &key) });
     }
     let trace = builder.finish();
     let order: Vec<_> =
-        trace.requests().iter().map(|request| (request.at_ns / 1_000_000, request.key)).collect();
+        trace.requests().iter().map(|request| (request.at_ns / 1_000_000, request.key())).collect();
     assert_eq!(order, [(0, 2), (4_000, 1), (6_000, 0), (6_500, 3), (7_000, 4)]);
     let ttls: Vec<_> = (0..5).map(|index| trace.ttl_ns(index)).collect();
     assert_eq!(ttls, [None, Some(7), None, Some(8), None]);
@@ -70,8 +70,8 @@ fn long_logs_are_sampled_by_key() {
     let mut requests = vec![0_u64; trace.keys()];
     let mut sizes = vec![BTreeSet::new(); trace.keys()];
     for request in trace.requests() {
-        requests[request.key as usize] += 1;
-        sizes[request.key as usize].insert(request.bytes);
+        requests[request.key() as usize] += 1;
+        sizes[request.key() as usize].insert(request.bytes);
     }
     for (requests, sizes) in requests.iter().zip(&sizes) {
         let key = u64::from(*sizes.first().expect("each number is used"));
@@ -140,9 +140,11 @@ fn times_at_the_end_of_the_range_are_kept() {
 
 #[test]
 fn busiest_part_is_bounded_in_time() {
-    let at = |at_ns: u64| Request { at_ns, key: 0, bytes: 1 };
+    let at = |at_ns: u64| Request::new(at_ns, 0, Exchange::Planned, 1);
     let requests: Vec<_> = [0, 100, 101, 102, 103, 200, 300].into_iter().map(at).collect();
-    let times = |span| busiest(&requests, span, 100).iter().map(|request| request.at_ns).collect::<Vec<_>>();
+    let times = |span| {
+        requests[busiest(&requests, span, 100)].iter().map(|request| request.at_ns).collect::<Vec<_>>()
+    };
     assert_eq!(times(3), [100, 101, 102, 103]);
     assert_eq!(times(100), [100, 101, 102, 103, 200]);
     assert_eq!(times(u64::MAX).len(), 7);

@@ -110,7 +110,7 @@ pub struct PlanArgs {
     /// Count the bytes of responses only, not the 1,330 more of an entry: published curves can be reproduced
     #[arg(long, conflicts_with_all = ["strategies", "experiment"])]
     pub no_overhead: bool,
-    /// Statuses whose requests count [default: those that may be cached, and 304]
+    /// Statuses whose requests count [default: all]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(100..=599))]
     pub status: Vec<u16>,
     /// Query parameters that are no part of the key, such as utm_*; `all`: no part of the query is
