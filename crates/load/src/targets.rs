@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`vegeta`] | Vegeta's targets, as text or as JSON lines |
 //! | [`siege`] | siege's `urls.txt` |
-//! | [`log`] | access logs, for replay |
+//! | [`log`] | access logs and traces, for replay |
 
 pub mod log;
 pub mod siege;
@@ -15,7 +15,6 @@ mod bodies;
 use std::{fs::File, io::Read, path::Path};
 
 use http::Method;
-use stockade_logs::input::ReadError;
 use stockade_model::message::shown;
 
 use crate::template::RequestTemplate;
@@ -38,7 +37,7 @@ pub const FILE_BYTES_MAX: u64 = 256 << 20;
 /// The most templates of a run.
 pub const TARGETS_MAX: usize = 1_000_000;
 /// The longest line, and the most bytes of headers of one template.
-pub const LINE_BYTES_MAX: usize = stockade_logs::input::LINE_BYTES_MAX;
+pub const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// A [`TargetFileError`] without the name of the file.
 struct LineError {
@@ -53,12 +52,6 @@ impl LineError {
 
     fn in_file(self, name: &str) -> TargetFileError {
         TargetFileError { file: name.to_owned(), line: Some(self.line), message: self.message }
-    }
-}
-
-impl From<ReadError> for LineError {
-    fn from(error: ReadError) -> Self {
-        Self { line: error.line, message: error.message }
     }
 }
 

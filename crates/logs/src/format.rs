@@ -77,7 +77,7 @@ pub const FORMATS: [FormatName; 20] = [
 pub enum Format {
     /// The Common Log Format and formats that start like it. Lines of JSON may be among its lines.
     Common,
-    /// The fields of [`JSON_FIELDS`](crate::json::JSON_FIELDS). Lines in the Common Log Format may be among its lines.
+    /// The fields of [`JSON_FIELDS`](crate::JSON_FIELDS). Lines in the Common Log Format may be among its lines.
     Json,
     /// The W3C Extended Log File Format.
     W3c,

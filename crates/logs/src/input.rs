@@ -18,6 +18,9 @@ const SKIPPED_BYTES_MAX: u64 = 64 << 20;
 /// Holds a line of the greatest length, and enough after it to read in large parts.
 const BUFFER_BYTES: usize = 256 << 10;
 
+/// The most bytes that can be looked at before they are handed out.
+pub(crate) const PEEKED_BYTES_MAX: usize = BUFFER_BYTES - LINE_BYTES_MAX;
+
 /// RFC 1952, 2.3.1.
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
@@ -139,10 +142,10 @@ impl<'a> InputReader<'a> {
         Ok(self.consume(length))
     }
 
-    /// The bytes that come next, at least `length` of them (at most [`LINE_BYTES_MAX`]) if the input does not end before. An error is
+    /// The bytes that come next, at least `length` of them (at most [`PEEKED_BYTES_MAX`]) if the input does not end before. An error is
     /// returned when the bytes before it have been handed out.
     pub fn peek(&mut self, length: usize) -> Result<&[u8], ReadError> {
-        while self.end - self.start < length.min(LINE_BYTES_MAX) {
+        while self.end - self.start < length.min(PEEKED_BYTES_MAX) {
             match self.fill() {
                 Ok(true) => {}
                 Ok(false) => break,
@@ -175,7 +178,7 @@ impl<'a> InputReader<'a> {
         taken
     }
 
-    /// Reads more behind the bytes that are not handed out, at most [`LINE_BYTES_MAX`] and some; false: the input has ended.
+    /// Reads more behind the bytes that are not handed out, of which there are less than [`PEEKED_BYTES_MAX`]; false: the input has ended.
     fn fill(&mut self) -> Result<bool, ReadError> {
         if let Some(error) = self.error.take() {
             return Err(ReadError { line: self.count + 1, ..error });

@@ -397,12 +397,6 @@ impl<'a> JsonLine<'a> {
     }
 }
 
-/// The message about a line without a time.
-#[must_use]
-pub fn missing_time() -> String {
-    missing(Field::Time)
-}
-
 /// Starts of the names that a service sets, so that no user can choose them.
 const SET_BY_SERVICES: [&str; 13] = [
     "Edge",

@@ -5,16 +5,18 @@ use std::{
     fmt,
     fs::File,
     io::{self, Read},
+    ops::ControlFlow,
     path::PathBuf,
 };
 
+use memchr::{memchr, memchr2};
 use stockade_model::{message::shown, units::format_count};
 
 use crate::{
     format::{FORMATS, Format},
     formats::{HarError, LineParser, Parsed, RECORD_BYTES, parse_oracle_general, read_har},
     guess::{HEAD_BYTES, guess, lines_of},
-    input::{InputReader, ReadError},
+    input::{InputReader, PEEKED_BYTES_MAX, ReadError},
     logged::{LoggedKey, LoggedRequest, NormalUrl},
     neighbors::TimeNeighbors,
     value::Problem,
@@ -102,6 +104,16 @@ pub enum LogError {
         file: String,
         /// The reason, a clause after `since`.
         reason: &'static str,
+    },
+    /// It has more lines than [`with_lines_max`](LogReader::with_lines_max) allows.
+    #[error("{file}:{line}: there are more than {} lines: name a part of the log, such as its first hour", format_count(*max))]
+    TooManyLines {
+        /// The name of the input.
+        file: String,
+        /// The first line beyond the limit, from 1.
+        line: u64,
+        /// The limit.
+        max: u64,
     },
     /// More than [`BAD_PERCENT_MAX`] of the lines are bad.
     #[error(
@@ -202,7 +214,11 @@ pub struct LogReader<'a> {
     /// Opened to tell the format.
     opened: VecDeque<(String, InputReader<'a>)>,
     inputs: VecDeque<Input>,
+    lines_max: u64,
 }
+
+/// Takes requests until it breaks.
+type Visit<'v> = dyn FnMut(LoggedRequest<'_>) -> ControlFlow<()> + 'v;
 
 impl<'a> LogReader<'a> {
     /// Opens inputs. Without a format the name and the first lines of the first input that is not empty tell it.
@@ -215,6 +231,7 @@ impl<'a> LogReader<'a> {
             format: Format::Common,
             opened: VecDeque::new(),
             inputs: inputs.iter().cloned().collect(),
+            lines_max: u64::MAX,
         };
         match format {
             Some(format) => reader.format = format,
@@ -240,7 +257,14 @@ impl<'a> LogReader<'a> {
             Some(format) => format,
             None => guess_of(name, &mut input)?.unwrap_or(Format::Common),
         };
-        Ok(Self { format, opened: [(name.to_owned(), input)].into(), inputs: VecDeque::new() })
+        let opened = [(name.to_owned(), input)].into();
+        Ok(Self { format, opened, inputs: VecDeque::new(), lines_max: u64::MAX })
+    }
+
+    /// Refuses logs with more lines, blank ones included.
+    #[must_use]
+    pub fn with_lines_max(self, lines_max: u64) -> Self {
+        Self { lines_max, ..self }
     }
 
     /// The format, named or guessed.
@@ -251,7 +275,30 @@ impl<'a> LogReader<'a> {
 
     /// Visits every request, in the order of the lines. Bad lines are counted; more than [`BAD_PERCENT_MAX`] of them are an error,
     /// at the end and, after 10,000 lines or 64 MiB, before it.
-    pub fn for_each(mut self, mut visit: impl FnMut(LoggedRequest<'_>)) -> Result<LogSummary, LogError> {
+    pub fn for_each(self, mut visit: impl FnMut(LoggedRequest<'_>)) -> Result<LogSummary, LogError> {
+        self.try_for_each(|request| {
+            visit(request);
+            Ok(())
+        })
+    }
+
+    /// The same until `visit` fails.
+    pub fn try_for_each<E: From<LogError>>(
+        self,
+        mut visit: impl FnMut(LoggedRequest<'_>) -> Result<(), E>,
+    ) -> Result<LogSummary, E> {
+        let mut failure = None;
+        let summary = self.read(&mut |request| match visit(request) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                failure = Some(error);
+                ControlFlow::Break(())
+            }
+        });
+        failure.map_or_else(|| summary.map_err(E::from), Err)
+    }
+
+    fn read(mut self, visit: &mut Visit<'_>) -> Result<LogSummary, LogError> {
         let is_forward = self.format.is_forward();
         let mut run = Run {
             parser: self.format.line_parser(),
@@ -267,13 +314,15 @@ impl<'a> LogReader<'a> {
                 known: KnownValues::default(),
                 bytes_read: 0,
             },
+            lines_max: self.lines_max,
             blank_lines: 0,
             last_at_ns: 0,
             neighbors: TimeNeighbors::default(),
             is_far: false,
+            is_stopped: false,
             is_forward,
         };
-        loop {
+        while !run.is_stopped {
             let (name, input) = match (self.opened.pop_front(), self.inputs.front()) {
                 (Some(opened), _) => opened,
                 (None, Some(input)) => {
@@ -283,7 +332,7 @@ impl<'a> LogReader<'a> {
                 }
                 (None, None) => break,
             };
-            run.read(&name, input, &mut visit)?;
+            run.read(&name, input, visit)?;
         }
         run.check()?;
         Ok(run.summary)
@@ -295,11 +344,14 @@ struct Run {
     /// None: the format has no lines.
     parser: Option<Box<dyn LineParser>>,
     summary: LogSummary,
+    lines_max: u64,
     blank_lines: u64,
     last_at_ns: u64,
     neighbors: TimeNeighbors,
     /// The time of the last line is far from those of the lines around it.
     is_far: bool,
+    /// The visitor takes no more requests.
+    is_stopped: bool,
     /// The absolute URLs of the format stay so.
     is_forward: bool,
 }
@@ -309,7 +361,7 @@ impl Run {
         &mut self,
         name: &str,
         mut input: InputReader<'_>,
-        visit: &mut dyn FnMut(LoggedRequest<'_>),
+        visit: &mut Visit<'_>,
     ) -> Result<(), LogError> {
         let before = self.summary.bytes_read;
         if self.summary.format == Format::Har {
@@ -323,8 +375,8 @@ impl Run {
             while let Some(line) = input.next_line().map_err(|error| in_file(name, error))? {
                 let parsed = match line.text {
                     Some(text) if text.trim_ascii().is_empty() => {
-                        self.summary.lines += 1;
                         self.blank_lines += 1;
+                        self.count_line(name, line.number)?;
                         continue;
                     }
                     Some(text) => match &mut unwrapper {
@@ -335,6 +387,9 @@ impl Run {
                 };
                 let number = line.number;
                 self.count(name, number, parsed)?;
+                if self.is_stopped {
+                    return Ok(());
+                }
                 if self.summary.lines.is_multiple_of(1_024) {
                     self.summary.bytes_read = before + input.bytes_read();
                 }
@@ -344,7 +399,7 @@ impl Run {
         } else {
             loop {
                 let record = input.next_record(RECORD_BYTES).map_err(|error| in_file(name, error))?;
-                if record.is_empty() {
+                if record.is_empty() || self.is_stopped {
                     break;
                 }
                 let parsed = parse_oracle_general(record).map(|request| {
@@ -362,7 +417,7 @@ impl Run {
         &mut self,
         text: &[u8],
         parser: &mut dyn LineParser,
-        visit: &mut dyn FnMut(LoggedRequest<'_>),
+        visit: &mut Visit<'_>,
     ) -> Result<Parsed, Problem> {
         let parsed = parser.parse(text, &mut |request| self.visit(request, visit));
         if parsed.is_err() && text.starts_with(b"#") { Ok(Parsed::Comment) } else { parsed }
@@ -375,7 +430,7 @@ impl Run {
         text: &[u8],
         unwrapper: &mut Unwrapper,
         parser: &mut dyn LineParser,
-        visit: &mut dyn FnMut(LoggedRequest<'_>),
+        visit: &mut Visit<'_>,
     ) -> Result<Parsed, Problem> {
         let Some(line) = unwrapper.unwrap(text)? else { return Ok(Parsed::Comment) };
         if line.text.trim_ascii().is_empty() {
@@ -391,7 +446,7 @@ impl Run {
         &mut self,
         name: &str,
         input: &mut InputReader<'_>,
-        visit: &mut dyn FnMut(LoggedRequest<'_>),
+        visit: &mut Visit<'_>,
     ) -> Result<(), LogError> {
         let mut number = 0;
         // The document is bounded, so that its bad entries are judged at the end.
@@ -413,9 +468,9 @@ impl Run {
         }
     }
 
-    fn visit(&mut self, request: LoggedRequest<'_>, visit: &mut dyn FnMut(LoggedRequest<'_>)) {
+    fn visit(&mut self, request: LoggedRequest<'_>, visit: &mut Visit<'_>) {
         self.is_far = request.at_ns.is_some_and(|at_ns| !self.neighbors.accept(at_ns));
-        if self.is_far {
+        if self.is_far || self.is_stopped {
             return;
         }
         self.summary.requests += 1;
@@ -428,14 +483,26 @@ impl Run {
         known.statuses += u64::from(request.status.is_some());
         known.sizes += u64::from(request.bytes.is_some());
         known.service_times += u64::from(request.service_time.is_some());
-        let LoggedKey::Url { method, host, url } = request.key else { return visit(request) };
-        let normal = NormalUrl::of(host, url, self.is_forward);
-        let key = LoggedKey::Url { method, host: normal.host.as_deref(), url: &normal.url };
-        visit(LoggedRequest { key, ..request });
+        let next = if let LoggedKey::Url { method, host, url } = request.key {
+            let normal = NormalUrl::of(host, url, self.is_forward);
+            let key = LoggedKey::Url { method, host: normal.host.as_deref(), url: &normal.url };
+            visit(LoggedRequest { key, ..request })
+        } else {
+            visit(request)
+        };
+        self.is_stopped = next.is_break();
+    }
+
+    fn count_line(&mut self, name: &str, line: u64) -> Result<(), LogError> {
+        self.summary.lines += 1;
+        if self.summary.lines > self.lines_max {
+            return Err(LogError::TooManyLines { file: name.to_owned(), line, max: self.lines_max });
+        }
+        Ok(())
     }
 
     fn count(&mut self, name: &str, line: u64, parsed: Result<Parsed, Problem>) -> Result<(), LogError> {
-        self.summary.lines += 1;
+        self.count_line(name, line)?;
         let is_far = std::mem::take(&mut self.is_far);
         let parsed = if is_far && parsed.is_ok() { Err(FAR.into()) } else { parsed };
         match parsed {
@@ -477,6 +544,14 @@ fn head<'a>(name: &str, input: &'a mut InputReader<'_>) -> Result<&'a [u8], LogE
         input.skip_zeros().map_err(|error| in_file(name, error))?;
     }
     let head = input.peek(HEAD_BYTES).map_err(|error| in_file(name, error))?;
+    let head = &head[..head.len().min(HEAD_BYTES)];
+    let mut from = 0;
+    if head.len() == HEAD_BYTES && memchr2(b'\n', 0, head).is_none() {
+        // One line, which may be a bad one: those after it decide.
+        let more = input.peek(PEEKED_BYTES_MAX).map_err(|error| in_file(name, error))?;
+        from = memchr(b'\n', more).map(|at| at + 1).filter(|from| *from < more.len()).unwrap_or(0);
+    }
+    let head = &input.peek(HEAD_BYTES).map_err(|error| in_file(name, error))?[from..];
     Ok(&head[..head.len().min(HEAD_BYTES)])
 }
 

@@ -12,7 +12,10 @@ use stockade_load::{
     keys::Keys,
     plan::{ClosedLoop, EndCondition, Plan},
     schedule::{Schedule, ScheduleLimitError},
-    targets::{log::AccessLog, siege},
+    targets::{
+        log::{AccessLog, HostHeader, LogInput, LogReader, ReplayError},
+        siege,
+    },
     template::RequestTemplate,
     traffic::{CacheBust, RequestOrder, Traffic as RequestStream, TrafficOptions},
     url::BaseUrl,
@@ -156,7 +159,7 @@ impl HttpTraffic {
         let base: BaseUrl = "http://localhost".parse()?;
         match &self.requests {
             RequestPlan::Generated { source, .. } => source.targets(&base, files).map(drop),
-            RequestPlan::Replayed(replay) => Ok(AccessLog::open(&files.join(&replay.log), &base).map(drop)?),
+            RequestPlan::Replayed(replay) => Ok(replay.read(files, &base).map(drop)?),
         }
     }
 
@@ -175,7 +178,7 @@ impl HttpTraffic {
                 (targets, order, keys, pace.plan()?)
             }
             RequestPlan::Replayed(replay) => {
-                let log = AccessLog::open(&files.join(&replay.log), &base)?;
+                let log = replay.read(files, &base)?;
                 let log = log.with_share(replay.share, seed)?.at_speed(replay.speed)?;
                 let due = log.due_times_for(replay.duration)?;
                 let (targets, order, _) = log.into_parts();
@@ -201,6 +204,13 @@ impl HttpTraffic {
             share: Share::WHOLE,
             observes_samples: false,
         })
+    }
+}
+
+impl ReplaySettings {
+    fn read(&self, files: &Path, base: &BaseUrl) -> Result<AccessLog, ReplayError> {
+        let reader = LogReader::open(&[LogInput::File(files.join(&self.log))], None)?;
+        AccessLog::read(reader, base, HostHeader::OfUrl)?.with_times()
     }
 }
 

@@ -256,7 +256,7 @@ mod tests {
         let waited = Summary { held_back: 2_300, dropped: 7, ..run(ms(50)) };
         assert_eq!(
             reasons(idle(), &waited),
-            "the limit of 192 requests in flight was reached: 2,300 were due and waited, and 7 were never sent; 9000 suffice \
+            "the limit of 192 requests in flight was reached: 2,300 were due and waited, and 7 were never sent; 9,000 suffice \
              (rate times timeout): raise `ulimit -n` to 9064 and the range of local ports to 9000, shorten the timeout, or divide the \
              load among agents"
         );

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use stockade_model::units::format_count;
 use stockade_net::proc::raise_open_files;
 
 use super::LoadTest;
@@ -30,14 +31,15 @@ impl InFlightLimit {
     /// The settings that would make the limit high enough.
     pub(super) fn remedy(&self) -> String {
         let Self { enough, .. } = *self;
+        let suffice = format!("{} suffice (rate times timeout)", format_count(enough as u64));
         if self.is_of_process {
             let files = enough as u64 + ProcessLimits::FILES_RESERVED;
             format!(
-                "{enough} suffice (rate times timeout): raise `ulimit -n` to {files} and the range of local ports to {enough}, \
+                "{suffice}: raise `ulimit -n` to {files} and the range of local ports to {enough}, \
                  shorten the timeout, or divide the load among agents"
             )
         } else {
-            format!("{enough} suffice (rate times timeout): raise the limit to that, or shorten the timeout")
+            format!("{suffice}: raise the limit to that, or shorten the timeout")
         }
     }
 }

@@ -1,61 +1,47 @@
-//! Access logs, for replay.
+//! Access logs and traces, for replay.
 //!
 //! ```text
-//! file, plain or gzip -> lines -> time and request (common or json) -> requests, sorted by time
+//! LogReader (any format, one log or several) -> time and request -> requests, sorted by time
 //! ```
 //!
-//! **Formats.** The Common Log Format, formats that start like it (Combined, Traefik's), and JSON [lines](JSON_FIELDS). A
-//! line that starts with `{` is JSON. The words before a line's time are ignored, so a virtual host may precede the client.
-//!
-//! **Requests.** Paths are requested at a [`BaseUrl`]; of an absolute URL only the path is used. Logs have no bodies, so GET
-//! and HEAD are replayed and other methods are [skipped](SkipReason) and counted. So are lines without a request (`-`, or
-//! the bytes of a TLS handshake) and lines in another format, up to [`MALFORMED_PERCENT_MAX`]. `User-Agent` and `Referer`
-//! are not replayed.
+//! **Requests.** Paths are requested at a [`BaseUrl`]; of an absolute URL only the path is used, and its host where the hosts of
+//! the log are sent ([`HostHeader::Logged`]). A key of a trace is a path. Logs have no bodies, so GET and HEAD are replayed and
+//! other methods are [skipped](SkipReason) and counted. So are lines without a request (`-`, or the bytes of a TLS handshake) and
+//! bad lines. `User-Agent` and `Referer` are not replayed.
 //!
 //! **Times.** Servers log a request when it ends, so lines are sorted by time; equal times keep their order. If all times
 //! are whole seconds, the k requests of a second are spread evenly over it: all at its start would be bursts that did not
-//! happen, and random times would change the load from run to run.
+//! happen, and random times would change the load from run to run. A log without any time has an order only.
 //!
-//! **Limits.** 20,000,000 lines of 64 KiB, and 1,000,000 different URLs. A request takes 16 bytes of memory (20 when it is
-//! handed out), a URL about 300 and its path.
+//! **Limits.** 20,000,000 lines and requests, and 1,000,000 different URLs. A request takes 16 bytes of memory (20 when it is
+//! handed out), a URL about 300 and its path, and 150 more with a host.
 
 mod request;
 
-use std::{borrow::Cow, fmt, hash::BuildHasher, io::Read, path::Path, sync::Arc, time::Duration};
+use std::{fmt, hash::BuildHasher, sync::Arc, time::Duration};
 
 use foldhash::quality::FixedState;
 use hashbrown::HashTable;
-use http::Method;
+use http::{HeaderMap, HeaderValue, Method, header, uri::Authority};
 use rand::RngExt;
-use stockade_logs::{
-    common::{self, CommonLine, unescape},
-    input::{InputReader, Line},
-    json::{self, JsonLine, JsonRequest},
-    time::TimeParser,
-};
+use stockade_logs::{LogSummary, LoggedRequest};
 use stockade_model::{seed::Seed, units::format_count};
 
-use super::{LineError, TARGETS_MAX, TargetFileError, file_error, open_file};
+use super::TARGETS_MAX;
 use crate::{template::RequestTemplate, traffic::RequestOrder, url::BaseUrl};
 use request::ReplayRequest;
 
-pub use stockade_logs::json::JSON_FIELDS;
+pub use stockade_logs::{BadLine, Format as LogFormat, Input as LogInput, LogError, LogReader};
 
-/// The most lines of a log.
+/// The most lines, and the most requests, of a log.
 pub const LINES_MAX: u32 = 20_000_000;
-
-/// The most lines in another format, in percent of all lines that are not blank. A log with more is refused.
-pub const MALFORMED_PERCENT_MAX: u64 = 10;
-
-/// The most lines in another format of which the errors are stored.
-const MALFORMED_ERRORS_MAX: usize = 3;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
 /// The requests of a log, by time.
 ///
 /// ```
-/// use stockade_load::{url::BaseUrl, targets::log::AccessLog};
+/// use stockade_load::{targets::log::{AccessLog, HostHeader, LogReader}, url::BaseUrl};
 ///
 /// let text = r#"ada - - [17/May/2015:10:05:04 +0000] "GET /b HTTP/1.1" 200 17
 /// bob - - [17/May/2015:10:05:03 +0000] "GET /a HTTP/1.1" 200 -
@@ -63,7 +49,8 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// ada - - [17/May/2015:10:05:03 +0000] "GET /b HTTP/1.1" 200 17
 /// "#;
 /// let base: BaseUrl = "http://localhost:8080".parse()?;
-/// let log = AccessLog::read("access.log", text.as_bytes(), &base)?.at_speed(2.0)?;
+/// let reader = LogReader::from_reader("access.log", text.as_bytes(), None)?;
+/// let log = AccessLog::read(reader, &base, HostHeader::OfUrl)?.at_speed(2.0)?;
 ///
 /// let due: Vec<_> = log.due_times().iter().map(|due| due.as_millis()).collect();
 /// assert_eq!(due, [0, 250, 500]);
@@ -76,8 +63,20 @@ pub struct AccessLog {
     templates: Vec<RequestTemplate>,
     requests: Vec<ReplayedRequest>,
     skipped: SkippedLines,
-    malformed: Vec<TargetFileError>,
-    lines: u32,
+    malformed: Vec<BadLine>,
+    lines: u64,
+    has_times: bool,
+    without_host: u64,
+}
+
+/// The `Host` of the replayed requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HostHeader {
+    /// That of the base URL.
+    #[default]
+    OfUrl,
+    /// That of the line, where it has one. Connections go to the base URL all the same.
+    Logged,
 }
 
 /// One request of a log.
@@ -86,13 +85,14 @@ struct ReplayedRequest {
     /// Nanoseconds since 1970 while the log is read, then since the first request.
     at: u64,
     template_index: u32,
-    line: u32,
+    /// The number of the request in the log.
+    number: u32,
 }
 
-const _: () = assert!(size_of::<ReplayedRequest>() == 16);
+/// The time of a request without one, until the log has been read.
+const NO_TIME: u64 = u64::MAX;
 
-/// The time of a line in nanoseconds since 1970, and its request.
-type ParsedLine<'a> = (u64, Result<ReplayRequest<'a>, SkipReason>);
+const _: () = assert!(size_of::<ReplayedRequest>() == 16);
 
 /// Why a line is not replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +103,9 @@ pub enum SkipReason {
     NoRequest,
     /// The URL cannot be sent again: it has no path, or characters that the log has lost.
     Url,
-    /// The line has another format.
+    /// The request has no time, and others have one.
+    Time,
+    /// The line has another format, an impossible value, more than 64 KiB, or a time far from those of the lines around it.
     Malformed,
 }
 
@@ -112,8 +114,31 @@ pub enum SkipReason {
 pub struct SkippedLines([u64; SkipReason::ALL.len()]);
 
 /// Why a log cannot be replayed with these options. The message names the remedy.
-#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ReplayError {
+    /// It cannot be read.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// It has no line.
+    #[error("the log has no line: name one with requests")]
+    Empty,
+    /// It has no request that can be replayed.
+    #[error("the log has no request that can be replayed: {0}")]
+    NoRequest(SkippedLines),
+    /// It has more than [`TARGETS_MAX`] URLs.
+    #[error("the log has more than 1,000,000 different URLs: replay a part of it")]
+    TooManyUrls,
+    /// It has more than [`LINES_MAX`] requests, in fewer lines.
+    #[error("the log has more than 20,000,000 requests: replay a part of it")]
+    TooManyRequests,
+    /// The hosts of the log are asked for, and it has none.
+    #[error("the log has no hosts: send that of the URL, or a header `Host`")]
+    NoHosts,
+    /// The times of the log are asked for, and it has none.
+    #[error(
+        "the log has no times: state when its requests are due, by a rate, connections, a burst or a schedule"
+    )]
+    NoTimes,
     /// The speed is not above zero.
     #[error("`{0}` is not a speed: write a factor such as `2` or `0.5`")]
     Speed(f64),
@@ -124,36 +149,19 @@ pub enum ReplayError {
     #[error(
         "repeated for this time the log has more than 20,000,000 requests: write a shorter time, or a lower speed"
     )]
-    TooMany,
+    TooManyRounds,
 }
 
 impl AccessLog {
-    /// Reads a file.
-    pub fn open(path: &Path, base: &BaseUrl) -> Result<Self, TargetFileError> {
-        let name = path.display().to_string();
-        let file = open_file(path).map_err(|message| file_error(&name, message))?;
-        Self::read(&name, file, base)
+    /// Reads a log to its end.
+    pub fn read(reader: LogReader<'_>, base: &BaseUrl, hosts: HostHeader) -> Result<Self, ReplayError> {
+        let mut builder = AccessLogBuilder::new(base, hosts);
+        let summary =
+            reader.with_lines_max(LINES_MAX.into()).try_for_each(|request| builder.add(&request))?;
+        builder.finish(summary)
     }
 
-    /// Reads a log, plain or gzip. `name` is for errors.
-    pub fn read(name: &str, from: impl Read, base: &BaseUrl) -> Result<Self, TargetFileError> {
-        let mut lines = InputReader::new(from).map_err(|error| LineError::from(error).in_file(name))?;
-        let mut builder = AccessLogBuilder::new(base);
-        builder.read(&mut lines).map_err(|error| error.in_file(name))?;
-        builder.check_malformed().map_err(|error| error.in_file(name))?;
-        let log = builder.finish(name, lines.count().try_into().unwrap_or(LINES_MAX));
-        if log.requests.is_empty() {
-            let reason = if log.skipped.total() == 0 {
-                "there is no line in it: name a log with requests".to_owned()
-            } else {
-                format!("there is no request in it that can be replayed: {}", log.skipped)
-            };
-            return Err(file_error(name, reason));
-        }
-        Ok(log)
-    }
-
-    /// Each method and URL once, in the order of the lines.
+    /// Each method, host and URL once, in the order of the lines.
     #[must_use]
     pub fn templates(&self) -> &[RequestTemplate] {
         &self.templates
@@ -165,7 +173,7 @@ impl AccessLog {
         RequestOrder::Listed(self.requests.iter().map(|request| request.template_index).collect())
     }
 
-    /// When each request is due after the first one, ascending.
+    /// When each request is due after the first one, ascending; all zero if the log has no times.
     #[must_use]
     pub fn due_times(&self) -> Arc<[Duration]> {
         self.requests.iter().map(|request| Duration::from_nanos(request.at)).collect()
@@ -178,7 +186,7 @@ impl AccessLog {
         // A log whose requests all have the same time does not repeat.
         let rounds = if gap.is_zero() { 1 } else { usize::MAX };
         if rounds > 1 && duration.as_nanos() / gap.as_nanos() > u128::from(LINES_MAX) {
-            return Err(ReplayError::TooMany);
+            return Err(ReplayError::TooManyRounds);
         }
         let starts =
             std::iter::successors(Some(Duration::ZERO), |start| Some(*start + self.duration() + gap));
@@ -203,8 +211,19 @@ impl AccessLog {
 
     /// The number of lines read, skipped ones included.
     #[must_use]
-    pub fn lines(&self) -> u32 {
+    pub fn lines(&self) -> u64 {
         self.lines
+    }
+
+    /// The number of requests that have no host in the log, where the hosts of the log are sent.
+    #[must_use]
+    pub fn without_host(&self) -> u64 {
+        self.without_host
+    }
+
+    /// Refuses a log that has an order only.
+    pub fn with_times(self) -> Result<Self, ReplayError> {
+        if self.has_times { Ok(self) } else { Err(ReplayError::NoTimes) }
     }
 
     /// When the last request is due.
@@ -221,7 +240,7 @@ impl AccessLog {
 
     /// The errors of the first lines that are [malformed](SkipReason::Malformed), at most three.
     #[must_use]
-    pub fn malformed(&self) -> &[TargetFileError] {
+    pub fn malformed(&self) -> &[BadLine] {
         &self.malformed
     }
 
@@ -249,7 +268,7 @@ impl AccessLog {
         if !(share > 0.0 && share <= 1.0) {
             return Err(ReplayError::Share(share));
         }
-        self.requests.retain(|request| seed.nth(request.line.into()).random::<f64>() < share);
+        self.requests.retain(|request| seed.nth(request.number.into()).random::<f64>() < share);
         Ok(self)
     }
 }
@@ -257,161 +276,130 @@ impl AccessLog {
 /// A log while it is read.
 struct AccessLogBuilder<'a> {
     base: &'a BaseUrl,
+    hosts: HostHeader,
     templates: Vec<RequestTemplate>,
-    /// Indices of `templates`, by method and path.
+    /// Indices of `templates`, by method, host and path.
     known: HashTable<u32>,
     requests: Vec<ReplayedRequest>,
     skipped: SkippedLines,
-    /// The first errors.
-    malformed: Vec<LineError>,
+    without_host: u64,
+    /// Requests of the log so far.
+    count: u32,
 }
 
 impl<'a> AccessLogBuilder<'a> {
-    fn new(base: &'a BaseUrl) -> Self {
+    fn new(base: &'a BaseUrl, hosts: HostHeader) -> Self {
         Self {
             base,
+            hosts,
             templates: Vec::new(),
             known: HashTable::new(),
             requests: Vec::new(),
             skipped: SkippedLines::default(),
-            malformed: Vec::new(),
+            without_host: 0,
+            count: 0,
         }
     }
 
-    fn read(&mut self, lines: &mut InputReader<'_>) -> Result<(), LineError> {
-        let mut times = TimeParser::default();
-        while let Some(line) = lines.next_line()? {
-            let (number, text) = checked(line)?;
-            let text = String::from_utf8_lossy(text);
-            let text = text.trim();
-            if text.is_empty() {
-                continue;
+    fn add(&mut self, logged: &LoggedRequest<'_>) -> Result<(), ReplayError> {
+        let first = self.count;
+        self.count = first.saturating_add(logged.repeats);
+        if self.count > LINES_MAX {
+            return Err(ReplayError::TooManyRequests);
+        }
+        let repeats = u64::from(logged.repeats);
+        let request = match ReplayRequest::of(logged) {
+            Ok(request) if self.hosts == HostHeader::Logged => request,
+            Ok(request) => ReplayRequest { host: None, ..request },
+            Err(reason) => return Ok(self.skipped.0[reason as usize] += repeats),
+        };
+        match self.template_index(&request)? {
+            Some(template_index) => {
+                let lacks_host = self.hosts == HostHeader::Logged && request.host.is_none();
+                self.without_host += if lacks_host { repeats } else { 0 };
+                let at = logged.at_ns.unwrap_or(NO_TIME);
+                let request = |number| ReplayedRequest { at, template_index, number };
+                self.requests.extend((first..self.count).map(request));
             }
-            let error = |message: String| LineError::new(number.into(), message);
-            let parsed = if text.starts_with('{') {
-                parse_json(text, &mut times)
-            } else {
-                parse_common(text, &mut times)
-            };
-            let (at, request) = match parsed {
-                Ok(parsed) => parsed,
-                Err(message) => {
-                    self.skipped.0[SkipReason::Malformed as usize] += 1;
-                    if self.malformed.len() < MALFORMED_ERRORS_MAX {
-                        self.malformed.push(error(message));
-                    }
-                    continue;
-                }
-            };
-            let index = |request| self.template_index(&request).transpose().ok_or(SkipReason::Url);
-            match request.and_then(index) {
-                Ok(index) => {
-                    let template_index = index.map_err(error)?;
-                    self.requests.push(ReplayedRequest { at, template_index, line: number });
-                }
-                Err(reason) => self.skipped.0[reason as usize] += 1,
-            }
+            None => self.skipped.0[SkipReason::Url as usize] += repeats,
         }
         Ok(())
     }
 
-    /// Refuses a log with too many lines in another format.
-    fn check_malformed(&self) -> Result<(), LineError> {
-        let malformed = self.skipped.count(SkipReason::Malformed);
-        let lines = self.requests.len() as u64 + self.skipped.total();
-        match self.malformed.first() {
-            Some(LineError { line, message }) if malformed * 100 > lines * MALFORMED_PERCENT_MAX => {
-                let share = format!(
-                    "{} of {} lines have another format, more than {MALFORMED_PERCENT_MAX} %",
-                    format_count(malformed),
-                    format_count(lines)
-                );
-                Err(LineError::new(*line, format!("{message}; {share}")))
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// The template of a request, a new one if it is the first of its kind; none if its URL cannot be sent.
-    fn template_index(&mut self, request: &ReplayRequest<'_>) -> Result<Option<u32>, String> {
+    fn template_index(&mut self, request: &ReplayRequest<'_>) -> Result<Option<u32>, ReplayError> {
         let (templates, prefix) = (&self.templates, self.base.prefix().len());
         let parts = |index: u32| {
             let template = &templates[index as usize];
-            let path = template.url.path_and_query().map_or("", |path| path.as_str());
-            (template.method == Method::HEAD, &path[prefix..])
+            let host = template.headers.get(header::HOST).and_then(|host| host.to_str().ok());
+            (template.method == Method::HEAD, host, &template.path()[prefix..])
         };
-        let key = (request.is_head, &*request.path);
+        let key = (request.is_head, request.host.as_deref(), &*request.path);
         let hash = hash(key);
         if let Some(index) = self.known.find(hash, |index| parts(*index) == key) {
             return Ok(Some(*index));
         }
         let Ok(url) = self.base.url(&request.path) else { return Ok(None) };
+        let mut headers = HeaderMap::new();
+        if let Some(host) = request.host.as_deref() {
+            let is_host = host.parse::<Authority>().is_ok() && !host.contains('@');
+            let Some(host) = HeaderValue::from_str(host).ok().filter(|_| is_host) else { return Ok(None) };
+            // A larger map would take more memory than the rest of the template.
+            headers = HeaderMap::with_capacity(1);
+            headers.insert(header::HOST, host);
+        }
         if self.templates.len() == TARGETS_MAX {
-            return Err("there are more than 1,000,000 different URLs: replay a part of the log".to_owned());
+            return Err(ReplayError::TooManyUrls);
         }
         let index = u32::try_from(self.templates.len()).unwrap_or(u32::MAX);
         self.known.insert_unique(hash, index, |index| self::hash(parts(*index)));
         let method = if request.is_head { Method::HEAD } else { Method::GET };
-        self.templates.push(RequestTemplate::new(method, url));
+        self.templates.push(RequestTemplate { headers, ..RequestTemplate::new(method, url) });
         Ok(Some(index))
     }
 
     /// Sorts the requests, and counts their times from the first.
-    fn finish(self, name: &str, lines: u32) -> AccessLog {
-        let Self { templates, mut requests, skipped, malformed, .. } = self;
+    fn finish(self, summary: LogSummary) -> Result<AccessLog, ReplayError> {
+        let Self { hosts, templates, mut requests, mut skipped, without_host, .. } = self;
+        let LogSummary { lines, without_request, bad_lines, first_bad: malformed, .. } = summary;
+        skipped.0[SkipReason::NoRequest as usize] += without_request;
+        skipped.0[SkipReason::Malformed as usize] += bad_lines;
+        if hosts == HostHeader::Logged && !requests.is_empty() && without_host == requests.len() as u64 {
+            return Err(ReplayError::NoHosts);
+        }
+        let has_times = requests.iter().any(|request| request.at != NO_TIME);
+        if has_times {
+            let all = requests.len();
+            requests.retain(|request| request.at != NO_TIME);
+            skipped.0[SkipReason::Time as usize] += (all - requests.len()) as u64;
+        }
         // Unique keys make this sort stable, without the memory of a stable sort.
-        requests.sort_unstable_by_key(|request| (request.at, request.line));
-        if requests.iter().all(|request| request.at.is_multiple_of(SECOND_NS)) {
+        requests.sort_unstable_by_key(|request| (request.at, request.number));
+        let first_at = match requests.first() {
+            Some(first) => first.at,
+            None if skipped.total() == 0 => return Err(ReplayError::Empty),
+            None => return Err(ReplayError::NoRequest(skipped)),
+        };
+        if has_times && requests.iter().all(|request| request.at.is_multiple_of(SECOND_NS)) {
             for second in requests.chunk_by_mut(|one, next| one.at == next.at) {
                 let count = second.len() as u64;
                 second.iter_mut().zip(0..).for_each(|(request, n)| request.at += n * SECOND_NS / count);
             }
         }
-        let first = requests.first().map_or(0, |first| first.at);
-        requests.iter_mut().for_each(|request| request.at -= first);
+        requests.iter_mut().for_each(|request| request.at -= first_at);
         requests.shrink_to_fit();
-        let malformed = malformed.into_iter().map(|error| error.in_file(name)).collect();
-        AccessLog { templates, requests, skipped, malformed, lines }
+        Ok(AccessLog { templates, requests, skipped, malformed, lines, has_times, without_host })
     }
-}
-
-/// The number and the text of a line within the limits.
-fn checked(line: Line<'_>) -> Result<(u32, &[u8]), LineError> {
-    let error = |message: &str| Err(LineError::new(line.number, message));
-    let Some(text) = line.text else { return error("the line has more than 64 KiB: leave it out") };
-    match u32::try_from(line.number) {
-        Ok(number) if number <= LINES_MAX => Ok((number, text)),
-        _ => error("there are more than 20,000,000 lines: replay a part of the log, such as its first hour"),
-    }
-}
-
-fn parse_common<'a>(line: &'a str, times: &mut TimeParser) -> Result<ParsedLine<'a>, String> {
-    let line = CommonLine::parse(line.as_bytes(), times).map_err(common::explained)?;
-    let request = match unescape(line.request) {
-        Cow::Borrowed(request) => ReplayRequest::parse(request),
-        Cow::Owned(request) => ReplayRequest::parse(&request).map(ReplayRequest::into_owned),
-    };
-    Ok((line.at_ns, request))
-}
-
-fn parse_json(line: &str, times: &mut TimeParser) -> Result<ParsedLine<'static>, String> {
-    let line = JsonLine::parse(line)?;
-    let at = line.at_ns(times)?.ok_or_else(json::missing_time)?;
-    let request = match line.request()? {
-        JsonRequest::Line(request) => ReplayRequest::parse(request),
-        JsonRequest::Parts(method, url) => ReplayRequest::from_parts(method, url),
-    };
-    Ok((at, request.map(ReplayRequest::into_owned)))
 }
 
 /// The same in every run.
-fn hash(request: (bool, &str)) -> u64 {
+fn hash(request: (bool, Option<&str>, &str)) -> u64 {
     FixedState::with_seed(0).hash_one(request)
 }
 
 impl SkipReason {
     /// Every reason.
-    pub const ALL: [Self; 4] = [Self::Method, Self::NoRequest, Self::Url, Self::Malformed];
+    pub const ALL: [Self; 5] = [Self::Method, Self::NoRequest, Self::Url, Self::Time, Self::Malformed];
 
     /// A short description.
     #[must_use]
@@ -420,6 +408,7 @@ impl SkipReason {
             Self::Method => "with a method other than GET and HEAD",
             Self::NoRequest => "without a request",
             Self::Url => "with a URL that cannot be sent",
+            Self::Time => "without a time",
             Self::Malformed => "in another format",
         }
     }

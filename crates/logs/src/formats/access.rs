@@ -19,7 +19,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// A lifetime above this (317 years) is not one.
 const LIFETIME_SECONDS_MAX: f64 = 1e10;
 
-/// A line that starts with `{` is JSON, as in the replay of a log.
+/// A line that starts with `{` is JSON.
 #[derive(Debug, Default)]
 pub(crate) struct AccessLines {
     times: TimeParser,

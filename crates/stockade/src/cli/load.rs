@@ -13,6 +13,7 @@ use stockade_load::{
     report::{Buckets, FORMATS, ReportFormat},
     schedule::{ArrivalProcess, Rate},
     search::Bounds,
+    targets::log::LogFormat,
     template::CONNECTION_HEADERS,
 };
 use stockade_model::{latency::Latency, units::parse_duration};
@@ -78,9 +79,16 @@ pub struct LoadArgs {
     /// Choose targets or URLs at random instead of in order
     #[arg(long, help_heading = "What")]
     pub random: bool,
-    /// Replay an access log at its own pace to the server of URL: Common, Combined or JSON lines, .gz
+    /// Replay an access log at its own pace to the server of URL, plain, .gz or .zst; `-`: standard input; may be
+    /// repeated, for several files that are one log
     #[arg(long, value_name = "LOG", help_heading = "What", group = "what")]
-    pub replay: Option<PathBuf>,
+    pub replay: Vec<PathBuf>,
+    /// Format of the logs, as for `stockade plan` [default: told by the file]
+    #[arg(long, value_name = "FORMAT", help_heading = "What")]
+    pub input: Option<LogFormat>,
+    /// Send the host of each line as `Host`; connections go to the server of URL all the same
+    #[arg(long, help_heading = "What")]
+    pub replay_hosts: bool,
     /// Speed of the replay: 2 is twice as fast as the log [default: 1]
     #[arg(long, value_name = "F", help_heading = "What")]
     pub speed: Option<f64>,

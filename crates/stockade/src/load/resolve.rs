@@ -9,12 +9,16 @@ use stockade_load::{
     generator::{LoadTest, Share},
     plan::{ClosedLoop, EndCondition, Plan},
     schedule::{ArrivalProcess, DURATION_MAX, Rate, Schedule, ScheduleLimitError, Step},
-    targets::{FILE_BYTES_MAX, TargetFileError, log::AccessLog, siege, vegeta},
+    targets::{
+        FILE_BYTES_MAX, TargetFileError,
+        log::{AccessLog, HostHeader, LogInput, LogReader},
+        siege, vegeta,
+    },
     template::RequestTemplate,
     traffic::{CacheBust, RequestOrder, Traffic, TrafficOptions},
     url::{BaseUrl, parse_url},
 };
-use stockade_model::seed::Seed;
+use stockade_model::{seed::Seed, units::format_count};
 
 use crate::{cli::LoadArgs, exit::CommandError, input::Input};
 
@@ -40,7 +44,7 @@ pub fn load(args: LoadArgs) -> Result<LoadTest, CommandError> {
 /// One trial of a search, at this rate.
 pub fn trial(args: LoadArgs, rate: Rate) -> Result<LoadTest, CommandError> {
     check(&args)?;
-    if args.replay.is_some() {
+    if !args.replay.is_empty() {
         return Err(usage(
             "a log has its own rate, and a search sets the rate: remove --replay or --capacity",
         ));
@@ -70,9 +74,9 @@ fn check(args: &LoadArgs) -> Result<(), CommandError> {
     for (is_there, is_asked_for, message) in [
         (args.think.is_some(), is_closed_loop(args), "--think needs --connections"),
         (
-            args.speed.is_some() || args.share.is_some(),
-            args.replay.is_some(),
-            "--speed and --share need --replay",
+            args.speed.is_some() || args.share.is_some() || args.input.is_some() || args.replay_hosts,
+            !args.replay.is_empty(),
+            "--speed, --share, --input and --replay-hosts need --replay",
         ),
         (
             args.from.is_some() || args.to.is_some() || args.repeats.is_some() || args.precision.is_some(),
@@ -107,7 +111,7 @@ fn is_closed_loop(args: &LoadArgs) -> bool {
     let has_due_times = args.rate.is_some()
         || args.burst.is_some()
         || args.schedule.is_some()
-        || args.replay.is_some()
+        || !args.replay.is_empty()
         || args.capacity.is_some();
     args.connections.is_some() || !has_due_times
 }
@@ -158,26 +162,26 @@ fn requests(args: &LoadArgs) -> Result<(Traffic, Option<ReplayTimes>), CommandEr
     if args.random && !of_file {
         return Err(usage("--random needs --targets or --urls: one URL has no order, and a log has its own"));
     }
-    if (of_file || args.replay.is_some()) && (args.method.is_some() || args.body.is_some()) {
+    if (of_file || !args.replay.is_empty()) && (args.method.is_some() || args.body.is_some()) {
         return Err(usage("--method and --body need one URL: a file of targets has its own"));
     }
     let mut due = None;
     let mut order = if args.random { RequestOrder::Random } else { RequestOrder::Sequential };
-    let mut targets = match (&args.url, &args.targets, &args.urls, &args.replay) {
-        (Some(url), None, None, None) => vec![one(url, args)?],
-        (Some(url), None, None, Some(log)) => {
-            let (targets, its_order, its_due) = replayed(log, url, args)?;
+    let mut targets = match (&args.url, &args.targets, &args.urls, &*args.replay) {
+        (Some(url), None, None, []) => vec![one(url, args)?],
+        (Some(url), None, None, _) => {
+            let (targets, its_order, its_due) = replayed(url, args)?;
             (order, due) = (its_order, Some(its_due));
             targets
         }
-        (None, Some(file), None, None) => read_targets(file, vegeta::open, vegeta::read)?,
-        (None, None, Some(file), None) => read_targets(file, siege::open, siege::read)?,
-        (None, None, None, Some(_)) => {
+        (None, Some(file), None, []) => read_targets(file, vegeta::open, vegeta::read)?,
+        (None, None, Some(file), []) => read_targets(file, siege::open, siege::read)?,
+        (Some(_), ..) => return Err(usage("one URL or a file of them: remove one")),
+        (None, None, None, [_, ..]) => {
             return Err(usage(
-                "a log has paths only: write the URL of the server, such as http://localhost:8080",
+                "a log does not say where to connect: write the URL of the server, such as http://localhost:8080",
             ));
         }
-        (Some(_), ..) => return Err(usage("one URL or a file of them: remove one")),
         (None, ..) => {
             return Err(usage("no URL: write one, such as http://localhost:8080/, or --targets FILE"));
         }
@@ -228,17 +232,28 @@ fn body(path: &Path) -> Result<Vec<u8>, CommandError> {
 }
 
 fn replayed(
-    log: &Path,
     url: &str,
     args: &LoadArgs,
 ) -> Result<(Vec<RequestTemplate>, RequestOrder, ReplayTimes), CommandError> {
     let base: BaseUrl = url.parse().map_err(usage)?;
-    let mut log = AccessLog::open(log, &base).map_err(usage)?;
+    let inputs: Vec<_> = args.replay.iter().cloned().map(LogInput::from).collect();
+    let reader = LogReader::open(&inputs, args.input.clone()).map_err(usage)?;
+    let hosts = if args.replay_hosts { HostHeader::Logged } else { HostHeader::OfUrl };
+    let mut log = AccessLog::read(reader, &base, hosts).map_err(usage)?;
     if log.skipped().total() > 0 {
         eprintln!("left out of the log: {}", log.skipped());
     }
-    for error in log.malformed() {
-        eprintln!("left out: {error}");
+    for line in log.malformed() {
+        eprintln!("left out: {line}");
+    }
+    if log.without_host() > 0 {
+        let requests = format_count(log.without_host());
+        eprintln!("without a host in the log, and sent with that of the URL: {requests}");
+    }
+    let has_own_pace =
+        args.rate.is_none() && args.connections.is_none() && args.burst.is_none() && args.schedule.is_none();
+    if has_own_pace {
+        log = log.with_times().map_err(usage)?;
     }
     if let Some(share) = args.share {
         log = log.with_share(share, Seed(args.seed)).map_err(usage)?;

@@ -5,6 +5,7 @@ mod errors;
 use std::{collections::BTreeMap, io::Write};
 
 use flate2::{Compression, write::GzEncoder};
+use http::header;
 use proptest::prelude::*;
 
 use super::*;
@@ -13,8 +14,13 @@ fn base() -> BaseUrl {
     "http://h:8080/v2".parse().unwrap()
 }
 
-fn read(text: impl AsRef<[u8]>) -> Result<AccessLog, TargetFileError> {
-    AccessLog::read("log", text.as_ref(), &base())
+fn read(text: impl AsRef<[u8]>) -> Result<AccessLog, ReplayError> {
+    AccessLog::read(LogReader::from_reader("log", text.as_ref(), None)?, &base(), HostHeader::OfUrl)
+}
+
+/// The same with the hosts of the log.
+fn read_hosts(name: &str, text: impl AsRef<[u8]>) -> Result<AccessLog, ReplayError> {
+    AccessLog::read(LogReader::from_reader(name, text.as_ref(), None)?, &base(), HostHeader::Logged)
 }
 
 /// `@1.5 GET /path`: the due time of each request in seconds, its method and its path.
@@ -39,58 +45,136 @@ fn line(request: &str) -> String {
     format!("a - - [17/May/2015:10:05:03 +0000] \"{request}\" 200 17\n")
 }
 
+/// Every log of a vendor that `plan` reads is replayed: the requests are those of the reader.
 #[test]
-fn formats_that_start_like_the_common_log_format_are_parsed() {
-    let time = "[17/May/2015:10:05:03 +0000]";
-    for text in [
-        &format!("1.2.3.4 - - {time} \"GET /a HTTP/1.1\" 200 17"),
-        &format!("\u{feff}\r\n::1 - ada {time} \"GET /a HTTP/2.0\" 304 -\r\n\n"),
-        &format!(
-            "a.example:443 1.2.3.4 - ada lovelace {time} \"GET /a HTTP/1.1\" 200 17 \"-\" \"curl/8 \\\"[x]\\\"\""
-        ),
-        &format!(
-            "1.2.3.4 - [ada] {time} \"GET /a HTTP/1.0\" 200 17 \"http://b/?\" \"Mozilla/5.0\" 12 \"x\" 3ms"
-        ),
-        &format!("- - - {time} \"GET /a HTTP/1.1\" - -"),
-        &format!("1.2.3.4 - - {time} \"GET http://other/a HTTP/1.1\" 200 17"),
-        &format!("1.2.3.4 - - {time} \"GET /a#top HTTP/1.1\" 200 17"),
-    ] {
-        assert_eq!(lines(&read(text).unwrap()), ["@0 GET /a"], "{text}");
+fn logs_of_all_vendors_are_replayed() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../logs/tests/suite/fixtures");
+    let mut logs = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let input = [LogInput::from(path.clone())];
+        let (mut reads, mut other, mut times) = (0, 0, Vec::new());
+        let summary = LogReader::open(&input, None).unwrap();
+        let summary = summary.for_each(|request| match request.key {
+            stockade_logs::LoggedKey::Url { method: "GET" | "HEAD", .. } => {
+                reads += 1;
+                times.extend(request.at_ns);
+            }
+            _ => other += 1,
+        });
+        let reader = LogReader::open(&input, None).unwrap();
+        let log = AccessLog::read(reader, &base(), HostHeader::OfUrl).unwrap();
+        let skipped = |reason| log.skipped().count(reason);
+        let name = path.display();
+        assert_eq!(
+            (log.requests() as u64 + skipped(SkipReason::Url), skipped(SkipReason::Method)),
+            (reads, other),
+            "{name}"
+        );
+        assert_eq!(skipped(SkipReason::Malformed), summary.unwrap().bad_lines, "{name}");
+        let span = times.iter().max().unwrap() - times.iter().min().unwrap();
+        // Requests of one second are spread over it.
+        assert!(
+            log.duration().as_nanos().abs_diff(span.into()) < 1_000_000_000,
+            "{name}: {:?}",
+            log.duration()
+        );
+        logs += 1;
+    }
+    assert!(logs >= 20, "{logs}");
+}
+
+#[test]
+fn keys_of_traces_are_paths() {
+    let text = "0.5,set,/w\n1.5,get,/a?b\n2.5,get,user 7%\n3.5,get,http://a.example/c\n";
+    let read = |format: &str, text: &[u8]| {
+        let format = format.parse().unwrap();
+        AccessLog::read(
+            LogReader::from_reader("log", text, Some(format)).unwrap(),
+            &base(),
+            HostHeader::OfUrl,
+        )
+        .unwrap()
+    };
+    let log = read("csv:time=0,operation=1,key=2", text.as_bytes());
+    assert_eq!(lines(&log), ["@0 GET /a?b", "@1 GET /user%207%25", "@2 GET /c"]);
+    assert_eq!(log.skipped().to_string(), "1 with a method other than GET and HEAD");
+    // Without times, the log has an order, and no pace.
+    let log = read("keys", b"/b\n/a\n/b\n");
+    assert_eq!(lines(&log), ["@0 GET /b", "@0 GET /a", "@0 GET /b"]);
+    assert_eq!(log.with_times().unwrap_err(), ReplayError::NoTimes);
+    // Ranges of blocks.
+    assert_eq!(lines(&read("arc", b"7 2 0 0\n")), ["@0 GET /7", "@0 GET /8"]);
+}
+
+#[test]
+fn hosts_are_sent_where_asked() {
+    let json = |host: &str, path: &str| {
+        format!("{{\"ts\":1431857103.5,\"method\":\"GET\",\"host\":\"{host}\",\"url\":\"{path}\"}}\n")
+    };
+    let text =
+        [("A.example:80", "/x"), ("b.example:8080", "/x"), ("a.example", "/x"), ("-", "/x"), ("a b", "/x")]
+            .map(|(host, path)| json(host, path))
+            .concat();
+    let hosts = |log: &AccessLog| -> Vec<String> {
+        let host = |template: &RequestTemplate| template.headers.get(header::HOST).cloned();
+        let text =
+            |host: Option<HeaderValue>| host.map_or("-".to_owned(), |host| host.to_str().unwrap().to_owned());
+        log.templates().iter().map(|template| text(host(template))).collect()
+    };
+    let log = read_hosts("log", &text).unwrap();
+    assert_eq!(hosts(&log), ["a.example", "b.example:8080", "-"]);
+    assert_eq!((log.requests(), log.without_host()), (4, 1));
+    assert_eq!(log.skipped().to_string(), "1 with a URL that cannot be sent");
+    // Connections go to the base URL.
+    assert!(log.templates().iter().all(|template| template.url == "http://h:8080/v2/x"));
+    let log = read(&text).unwrap();
+    assert_eq!((hosts(&log), log.requests(), log.without_host()), (vec!["-".to_owned()], 5, 0));
+    // Before the client, in an absolute URL, and nowhere.
+    let vhost = "v.example:443 192.0.2.7 - - [17/May/2015:10:05:03 +0000] \"GET /a HTTP/1.1\" 200 17\n";
+    assert_eq!(hosts(&read_hosts("log", vhost).unwrap()), ["v.example"]);
+    assert_eq!(hosts(&read_hosts("log", line("GET http://u.example/a HTTP/1.1")).unwrap()), ["u.example"]);
+    assert_eq!(read_hosts("log", line("GET /a HTTP/1.1")).unwrap_err(), ReplayError::NoHosts);
+}
+
+/// The clock of a machine that boots without one, or that is set wrong, and a line that grew over many.
+#[test]
+fn bad_line_neither_ends_nor_stretches_a_replay() {
+    let line = |time: &str| format!("a - - [{time} +0000] \"GET /a HTTP/1.1\" 200 17\n");
+    let good = |second: u32| line(&format!("17/May/2015:10:05:{second:02}"));
+    let long = format!("{}{}\n", line("17/May/2015:10:05:03").trim_end(), "x".repeat(65 << 10));
+    for bad in [line("01/Jan/1970:00:00:07"), line("17/May/2099:10:05:03"), long] {
+        for at in [0, 7, 20] {
+            let mut all: Vec<_> = (0..20).map(good).collect();
+            all.insert(at, bad.clone());
+            let log = read(all.concat()).unwrap();
+            assert_eq!((log.requests(), log.duration()), (20, Duration::from_secs(19)));
+            assert_eq!(log.skipped().to_string(), "1 in another format");
+            assert_eq!(log.malformed()[0].line, at as u64 + 1);
+        }
     }
 }
 
 #[test]
-fn json_fields_have_many_names() {
-    for line in [
-        r#"{"time":"2015-05-17T10:05:03Z","method":"GET","url":"http://a/a?b=c"}"#,
-        r#"{"time_local":"17/May/2015:10:05:03 +0000","request":"GET /a?b=c HTTP/1.1","status":"200"}"#,
-        r#"{"msec":"1431857103.123","request_method":"GET","request_uri":"/a?b=c","uri":"/index"}"#,
-        r#"{"time_iso8601":"2015-05-17T12:05:03+02:00","request_method":"GET","uri":"/a","args":"b=c"}"#,
-        r#"{"@timestamp":1431857103,"http":{"request":{"method":"GET"}},"url":{"original":"/a?b=c"}}"#,
-        r#"{"@timestamp":1431857103.25,"http.request.method":"GET","url.original":"/a?b=c"}"#,
-        r#"{"level":"info","ts":1431857103.9,"msg":"handled request","request":{"method":"GET","host":"a","uri":"/a?b=c"}}"#,
-        r#"{"StartUTC":"2015-05-17T10:05:03.1Z","time":"2015-05-17T10:05:09Z","RequestMethod":"GET","RequestPath":"/a?b=c"}"#,
-        r#"{"timestamp":"[17/May/2015:10:05:03 +0000]","method":"GET","path":"/a?b=c","args":"x=y"}"#,
-        r#"{"time":null,"ts":1,"method":"GET","path":"/a?b=c"}"#,
-    ] {
-        assert_eq!(lines(&read(line).unwrap()), ["@0 GET /a?b=c"], "{line}");
-    }
-}
-
-#[test]
-fn time_formats_are_equivalent() {
-    let line = |time: &str| format!("{{\"time\":{time},\"method\":\"GET\",\"path\":\"/\"}}\n");
-    let times = [
-        "1431857103",
-        "\"1431857103\"",
-        "1431857103.000000",
-        "\"2015-05-17T10:05:03Z\"",
-        "\"2015-05-17T05:35:03.000-04:30\"",
-        "\"17/May/2015:12:05:03 +0200\"",
-    ];
-    let log = read(times.map(line).concat() + &line("1431857103.000001")).unwrap();
-    assert_eq!(log.due_times()[..6], [Duration::ZERO; 6]);
-    assert_eq!(log.due_times()[6], Duration::from_micros(1));
+fn several_files_are_one_log_by_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = |second: u32, path: &str| {
+        format!("a - - [17/May/2015:10:05:{second:02} +0000] \"GET {path} HTTP/1.1\" 200 1\n")
+    };
+    let texts = [line(7, "/d") + &line(9, "/e"), line(3, "/a") + &line(8, "/f"), line(4, "/b")];
+    let inputs: Vec<LogInput> = texts
+        .iter()
+        .zip(["1.log", "2.log.gz", "3.log"])
+        .map(|(text, name)| {
+            let path = folder.path().join(name);
+            let bytes =
+                if name.ends_with(".gz") { packed(text.as_bytes()) } else { text.clone().into_bytes() };
+            std::fs::write(&path, bytes).unwrap();
+            path.into()
+        })
+        .collect();
+    let log = AccessLog::read(LogReader::open(&inputs, None).unwrap(), &base(), HostHeader::OfUrl).unwrap();
+    assert_eq!(lines(&log), ["@0 GET /a", "@1 GET /b", "@4 GET /d", "@5 GET /f", "@6 GET /e"]);
 }
 
 #[test]
@@ -208,7 +292,7 @@ fn short_log_repeats() {
     assert_eq!(due(&three, 4), [0, 1_000]);
     assert_eq!(due(&three, 13), [0, 1_000, 4_000, 6_000, 7_000, 10_000, 12_000]);
     assert_eq!(due(&log(&["1.5"]), 13), [0]);
-    assert_eq!(three.due_times_for(Duration::from_secs(u64::MAX)).unwrap_err(), ReplayError::TooMany);
+    assert_eq!(three.due_times_for(Duration::from_secs(u64::MAX)).unwrap_err(), ReplayError::TooManyRounds);
 }
 
 #[test]

@@ -142,9 +142,10 @@ fn odd_lines_of_a_log_are_left_out_and_named() {
     assert!(said[1].starts_with("left out: access.log:20: the line has no time in brackets"), "{output:?}");
     assert_eq!(stub.all().len(), 19);
 
-    sandbox.file("access.log", &(line.repeat(3) + "-- rotated --\n"));
+    sandbox.file("access.log", &(line.repeat(20) + &"-- rotated --\n".repeat(3)));
     let output = load(&sandbox, &[&url, "--replay", "access.log"]);
-    output.assert_refused(2, &["access.log:4: ", "; 1 of 4 lines have another format, more than 10 %"]);
+    let lines = "; 3 of 23 lines are not in the format `clf`, more than 10 %: name another format";
+    output.assert_refused(2, &["access.log:21: ", lines]);
 }
 
 /// Twenty requests in each of three seconds, and one that cannot be replayed.
@@ -204,6 +205,47 @@ fn log_is_replayed_at_a_speed_and_a_share() {
     // Only the requests of the first second.
     let (report, _) = run(&["--duration", "50ms"]);
     assert_eq!(report["requests"], 20);
+}
+
+/// The connections go to the URL, whatever the lines say.
+#[test]
+fn hosts_of_a_log_are_sent_where_asked() {
+    let (sandbox, stub) = ok_server();
+    let line = |host: &str, path: &str| {
+        format!(
+            "{{\"msec\":1431857103.5,\"request_method\":\"GET\",\"http_host\":\"{host}\",\"request_uri\":\"{path}\"}}\n"
+        )
+    };
+    let text = [line("A.example:80", "/a"), line("b.example:8080", "/b"), line("-", "/c")].concat();
+    let url = stub.url("");
+    let own = url.strip_prefix("http://").unwrap();
+    let run = |more: &[&str]| {
+        let arguments = [&["load", &url, "--replay", "-", "-c", "1", "-n", "3"], more].concat();
+        let output = Running::start(&sandbox, &arguments, &text).ended();
+        assert_done(&output);
+        let requests = stub.all();
+        let of = |request: &Request| format!("{} {}", request.header("host")[0], request.path());
+        (requests.iter().map(of).collect::<Vec<_>>(), output.stderr)
+    };
+    let (requests, stderr) = run(&["--replay-hosts"]);
+    assert_eq!(requests, ["a.example /a", "b.example:8080 /b", &format!("{own} /c")]);
+    assert!(stderr.contains("without a host in the log, and sent with that of the URL: 1"), "{stderr}");
+    let (requests, _) = run(&[]);
+    assert_eq!(requests, ["/a", "/b", "/c"].map(|path| format!("{own} {path}")));
+}
+
+#[test]
+fn several_logs_of_a_named_format_are_one() {
+    let (sandbox, stub) = ok_server();
+    let line = |second: u32, path: &str| format!("{path} 200 [17/May/2015:10:05:0{second} +0000] GET\n");
+    sandbox.file("new.log", &(line(2, "/c") + &line(4, "/e")));
+    sandbox.file("old.log", &(line(3, "/d") + &line(1, "/b") + &line(0, "/a")));
+    let format = "$request_uri $status [$time_local] $request_method";
+    let url = stub.url("");
+    let logs = ["--replay", "new.log", "--replay", "old.log", "--input", format];
+    let report = measure(&sandbox, &[&[url.as_str()], &logs[..], &["-c", "1", "-n", "5"]].concat());
+    assert_eq!(report["requests"], 5);
+    assert_eq!(paths(&stub.all()), ["/a", "/b", "/c", "/d", "/e"]);
 }
 
 #[test]

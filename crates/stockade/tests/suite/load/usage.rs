@@ -38,7 +38,9 @@ fn target_and_amount_are_given_exactly_once() {
         (&["--targets", "targets.txt", "-X", "PUT", "-c", "1"], &["a file of targets has its own"]),
         (&["--replay", "access.log"], &["write the URL of the server, such as http://localhost:8080"]),
         (&[URL, "--rate", "5/s", "--random"], &["--random needs --targets or --urls"]),
-        (&[URL, "--speed", "2", "-c", "1"], &["--speed and --share need --replay"]),
+        (&[URL, "--speed", "2", "-c", "1"], &["--speed, --share, --input and --replay-hosts need --replay"]),
+        (&[URL, "--replay-hosts", "-c", "1"], &["--input and --replay-hosts need --replay"]),
+        (&[URL, "--replay", "keys.txt", "--input", "clff"], &["did you mean `clf`?"]),
         (&[URL, "--rate", "5/s", "--think", "5ms"], &["--think needs --connections"]),
         (&[URL, "--rate", "5/s", "--to", "9/s"], &["--precision need --capacity"]),
         (&[URL, "--burst", "5", "-d", "1s"], &["a burst has its own duration: remove --duration"]),
@@ -124,6 +126,7 @@ fn impossible_loads_are_refused_before_any_request() {
     let sandbox = Sandbox::new();
     sandbox.file("no.pem", "no certificate");
     sandbox.file("empty.txt", "# none\n");
+    sandbox.file("keys.txt", "/a\n");
     for (arguments, words) in [
         (&[URL, "--rate", "5/s", "-d", "0"][..], &["the load has no requests: write a longer time"][..]),
         (&[URL, "--rate", "5/s", "-d", "60d"], &["longer than 30 days: write a shorter time"]),
@@ -150,7 +153,8 @@ fn impossible_loads_are_refused_before_any_request() {
             &["--urls", "empty.txt", "-c", "1"],
             &["empty.txt: there is no target in it: write one URL per line"],
         ),
-        (&[URL, "--replay", "empty.txt"], &["empty.txt:1: the line has no time in brackets"]),
+        (&[URL, "--replay", "keys.txt", "--input", "keys"], &["the log has no times", "by a rate"]),
+        (&[URL, "--replay", "empty.txt"], &["empty.txt: its format cannot be told"]),
         (&[URL, "--capacity", "p99 < 5ms", "--from", "9/s", "--to", "5/s"], &["write the lower one first"]),
         (&[URL, "--capacity", "p99 < 5ms", "--precision", "2"], &["such as 0.05 for 5 %"]),
         (

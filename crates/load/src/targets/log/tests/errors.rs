@@ -1,88 +1,11 @@
 //! Invalid logs.
 
-use std::io;
+use std::io::{self, Read};
 
 use super::*;
 
 fn error_of(text: impl AsRef<[u8]>) -> String {
     read(text).unwrap_err().to_string()
-}
-
-/// The end of the message about one line of two.
-const HALF: &str = "1 of 2 lines have another format, more than 10 %";
-
-#[test]
-fn malformed_line_is_reported_with_its_number() {
-    let sample = "the lines of a log have the form `host - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 17`, or are JSON";
-    let time = "[17/May/2015:10:05:03 +0000]";
-    for (line, what) in [
-        ("secret", "the line has no time in brackets"),
-        ("a - - [17/May/2015:10:05:03]", "the line has no time in brackets"),
-        ("a - - [32/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 1", "the line has no time in brackets"),
-        ("a - - [17/May/1915:10:05:03 +0000] \"GET / HTTP/1.1\" 200 1", "the line has no time in brackets"),
-        (
-            &format!("a - {time} \"GET / HTTP/1.1\" 200 1"),
-            "the line has fewer than three words before its time",
-        ),
-        (&format!("a - - {time} GET / 200 1"), "the line has no request in quotation marks after its time"),
-        (
-            &format!("a - - {time} \"GET / HTTP/1.1\\\" 200 1"),
-            "the line's request has no closing quotation mark",
-        ),
-        (&format!("a - - {time} \"GET / HTTP/1.1\""), "the line has no status and size after its request"),
-        (
-            &format!("a - - {time} \"GET / HTTP/1.1\" 200"),
-            "the line has no status and size after its request",
-        ),
-        (
-            &format!("a - - {time} \"GET / HTTP/1.1\" OK 1"),
-            "the line has no status and size after its request",
-        ),
-    ] {
-        let text = super::line("GET / HTTP/1.1") + "\n" + line;
-        assert_eq!(error_of(text), format!("log:3: {what}: {sample}; {HALF}"), "{line}");
-    }
-}
-
-#[test]
-fn missing_json_field_is_reported() {
-    let no_json = "on: in nginx, write `log_format NAME escape=json ...`";
-    for (line, message) in [
-        (r#"{"ts":1,"request":"GET /\x22 HTTP/1.1"}"#, &format!("the line is not JSON from column 26 {no_json}")),
-        ("{", &format!("the line is not JSON from column 1 {no_json}")),
-        (
-            "{}",
-            &"the line has no time: log it as one of StartUTC, StartLocal, msec, ts, time_iso8601, time_local, @timestamp, timestamp, time".to_owned(),
-        ),
-        (
-            r#"{"ts":1}"#,
-            &"the line has no method: log it as one of request_method, RequestMethod, request.method, http.request.method, method".to_owned(),
-        ),
-        (
-            r#"{"ts":1,"method":"GET"}"#,
-            &"the line has no URL: log it as one of request_uri, RequestPath, request.uri, url.original, uri, url, path".to_owned(),
-        ),
-        (r#"{"ts":1,"method":"GET","url":1}"#, &"`url` is not a string: log it in quotation marks".to_owned()),
-        (
-            r#"{"ts":-1,"method":"GET","url":"/"}"#,
-            &"`ts` is not a time, but `-1`: log it in seconds since 1970, with decimals for less".to_owned(),
-        ),
-        (
-            r#"{"ts":true,"method":"GET","url":"/"}"#,
-            &"`ts` is not a time, but `true`: log it in seconds since 1970, with decimals for less".to_owned(),
-        ),
-        (
-            r#"{"time":"17 May 2015","method":"GET","url":"/"}"#,
-            &"`time` is not a time, but `\"17 May 2015\"`: log it as RFC 3339 with an offset (2015-05-17T10:05:03Z), or as seconds since 1970".to_owned(),
-        ),
-        (
-            r#"{"ts":99999999999,"method":"GET","url":"/"}"#,
-            &"`ts` is not a time, but `99999999999`: log a time before the year 2554".to_owned(),
-        ),
-    ] {
-        let text = format!("{{\"ts\":1,\"request\":\"GET / HTTP/1.1\"}}\n{line}");
-        assert_eq!(error_of(text), format!("log:2: {message}; {HALF}"), "{line}");
-    }
 }
 
 #[test]
@@ -97,77 +20,73 @@ fn tenth_of_the_lines_may_have_another_format() {
         named.len() == 1 && named[0].starts_with("log:1: the line has no time in brackets: "),
         "{named:?}"
     );
-    let error = error_of(good.repeat(8) + "odd\n");
-    assert!(error.starts_with("log:9: the line has no time in brackets"), "{error}");
-    assert!(error.ends_with("; 1 of 9 lines have another format, more than 10 %"), "{error}");
+    let error = error_of(good.repeat(20) + &"odd\n".repeat(3));
+    assert!(error.starts_with("log:21: the line has no time in brackets"), "{error}");
+    assert!(
+        error.ends_with("; 3 of 23 lines are not in the format `clf`, more than 10 %: name another format"),
+        "{error}"
+    );
     // Blank lines are no lines.
-    assert!(read([&good.repeat(8), &*"\n".repeat(9), "odd"].concat()).is_err());
+    assert!(read([&good.repeat(20), &*"\n".repeat(20), &"odd\n".repeat(3)].concat()).is_err());
     let log = read(good.repeat(90) + &"odd\n".repeat(10)).unwrap();
     assert_eq!((log.skipped().total(), log.malformed().len()), (10, 3));
 }
 
 #[test]
-fn lines_of_both_formats_are_read() {
-    let json = "{\"ts\":1431857103,\"request\":\"GET /j HTTP/1.1\"}\n";
-    assert_eq!(read(line("GET /c HTTP/1.1") + json).unwrap().requests(), 2);
-}
-
-#[test]
 fn log_without_requests_is_refused() {
-    assert_eq!(error_of(""), "log: there is no line in it: name a log with requests");
-    assert_eq!(error_of(packed(b"\n\n")), "log: there is no line in it: name a log with requests");
-    assert_eq!(
-        error_of(line("-")),
-        "log: there is no request in it that can be replayed: 1 without a request"
-    );
+    assert_eq!(error_of(""), "the log has no line: name one with requests");
+    let blank = LogReader::from_reader("log", &b"\n\n"[..], Some(LogFormat::Common)).unwrap();
+    assert_eq!(AccessLog::read(blank, &base(), HostHeader::OfUrl).unwrap_err(), ReplayError::Empty);
+    assert_eq!(error_of(line("-")), "the log has no request that can be replayed: 1 without a request");
 }
 
 #[test]
-fn damaged_gzip_is_reported_with_its_line() {
-    let bytes = packed(line("GET / HTTP/1.1").as_bytes());
-    let remedy = "the gzip is damaged, check it with `gzip -t`";
-    assert_eq!(
-        error_of(&bytes[..bytes.len() - 1]),
-        format!("log:2: cannot read on from here (unexpected end of file): {remedy}")
-    );
-    assert_eq!(
-        error_of(&bytes[..2]),
-        format!("log:1: cannot read on from here (unexpected end of file): {remedy}")
-    );
-    assert_eq!(
-        error_of([&bytes[..], b"x"].concat()),
-        format!("log:2: cannot read on from here (unexpected end of file): {remedy}")
-    );
-}
-
-#[test]
-fn excessive_input_is_refused_without_storing_it() {
-    assert_eq!(error_of("a".repeat(70_000)), "log:1: the line has more than 64 KiB: leave it out");
-    // Expands to a thousand times its size.
-    let bomb = packed(&vec![b'a'; 64 << 20]);
-    assert!(bomb.len() < 1 << 20);
-    assert_eq!(error_of(bomb), "log:1: the line has more than 64 KiB: leave it out");
+fn limits_end_the_reading() {
     let blank = io::repeat(b'\n').take(u64::MAX);
+    let reader = LogReader::from_reader("log", blank, Some(LogFormat::Common)).unwrap();
     assert_eq!(
-        AccessLog::read("log", blank, &base()).unwrap_err().to_string(),
-        "log:20000001: there are more than 20,000,000 lines: replay a part of the log, such as its first hour"
+        AccessLog::read(reader, &base(), HostHeader::OfUrl).unwrap_err().to_string(),
+        "log:20000001: there are more than 20,000,000 lines: name a part of the log, such as its first hour"
+    );
+    // One line of a trace is a million requests.
+    let ranges = "0 1000000 0 0\n0 1000000 0 1\n".repeat(11);
+    let reader = LogReader::from_reader("log", ranges.as_bytes(), Some("arc".parse().unwrap())).unwrap();
+    assert_eq!(
+        AccessLog::read(reader, &base(), HostHeader::OfUrl).unwrap_err(),
+        ReplayError::TooManyRequests
+    );
+    // An endless log of different URLs.
+    let mut number = 0;
+    let endless = std::iter::repeat_with(|| {
+        number += 1;
+        line(&format!("GET /{number} HTTP/1.1")).into_bytes()
+    });
+    assert_eq!(
+        AccessLog::read(
+            LogReader::from_reader("log", Endless { lines: endless, rest: Vec::new() }, None).unwrap(),
+            &base(),
+            HostHeader::OfUrl
+        )
+        .unwrap_err(),
+        ReplayError::TooManyUrls
     );
 }
 
-#[test]
-fn missing_or_special_file_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("log");
-    let open_error = || AccessLog::open(&path, &base()).unwrap_err().to_string();
-    assert_eq!(
-        open_error(),
-        format!("{}: cannot read it: No such file or directory (os error 2)", path.display())
-    );
-    std::fs::create_dir(&path).unwrap();
-    assert_eq!(open_error(), format!("{}: it is not a regular file: name one", path.display()));
-    std::fs::remove_dir(&path).unwrap();
-    std::fs::write(&path, line("GET / HTTP/1.1")).unwrap();
-    assert_eq!(AccessLog::open(&path, &base()).unwrap().requests(), 1);
+/// Lines without end.
+struct Endless<I> {
+    lines: I,
+    rest: Vec<u8>,
+}
+
+impl<I: Iterator<Item = Vec<u8>>> Read for Endless<I> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.rest.len() < buffer.len() {
+            self.rest.extend(self.lines.next().unwrap());
+        }
+        let after = self.rest.split_off(buffer.len());
+        buffer.copy_from_slice(&std::mem::replace(&mut self.rest, after));
+        Ok(buffer.len())
+    }
 }
 
 #[test]
