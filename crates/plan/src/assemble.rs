@@ -6,6 +6,7 @@ use stockade_model::units::format_duration;
 
 use crate::{
     curve::{Curve, CurveSettings, Lifetime, curves, sample},
+    diagnosis::{UrlSample, diagnose},
     policy::Policy,
     read::LogContent,
     recommend::{Recommendation, SAVED_LOADS_MIN, recommend},
@@ -119,8 +120,8 @@ pub fn plan(
     options: &PlanOptions,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Plan, PlanError> {
-    let LogContent { trace, without_bots, exchanges, left_out, writes_left_out, .. } = content;
-    let LogContent { summary, service_time, has_times, traffic, .. } = content;
+    let LogContent { trace, without_bots, urls, is_by_host, traffic, .. } = content;
+    let LogContent { exchanges, left_out, writes_left_out, summary, service_time, has_times, .. } = content;
     if !has_times && matches!(options.warmup, Warmup::Duration(_)) {
         return Err(PlanError::WarmupNoTimes);
     }
@@ -183,17 +184,23 @@ pub fn plan(
     let curves = curves(&trace, sample.as_ref().filter(|_| !options.is_exact), &settings, progress);
     let recommendation = recommend(&trace, &curves, &settings, options.memory, options.staleness.map(nanos));
     let (bad_lines, is_access_log) = (summary.bad_lines, summary.format.is_access_log());
+    let findings = recommendation.as_ref().map_or_else(
+        |_| Vec::new(),
+        |chosen| diagnose(&trace, &urls, &settings, chosen, options.warmup, is_by_host),
+    );
     let without_bots = without_bots.filter(|_| traffic.bots_share() >= BOTS_SHARE_MIN).and_then(|trace| {
         let content = LogContent {
             trace,
             without_bots: None,
-            left_out,
             exchanges,
+            left_out,
             writes_left_out,
             summary,
             service_time,
             has_times,
             traffic: Traffic::default(),
+            is_by_host,
+            urls: UrlSample::default(),
         };
         without_bots_plan(content, options, recommendation.as_ref().ok()?)
     });
@@ -214,6 +221,7 @@ pub fn plan(
         assumptions,
         traffic,
         without_bots,
+        findings,
     })
 }
 

@@ -6,6 +6,7 @@
 //! ```
 mod assemble;
 pub mod curve;
+pub mod diagnosis;
 pub mod exchange;
 pub mod experiment;
 pub mod peaks;

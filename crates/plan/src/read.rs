@@ -7,6 +7,7 @@ use stockade_model::units::format_count;
 use stockade_record::histogram::Histogram;
 
 use crate::{
+    diagnosis::UrlSample,
     exchange::{Exchange, ExchangeCounts},
     trace::{NewRequest, Trace, TraceBuilder},
     traffic::{Traffic, TrafficCounter},
@@ -17,7 +18,7 @@ pub const REQUESTS_MAX: usize = 16_000_000;
 /// The least number of keys of that sample.
 const KEYS_MIN: usize = 65_536;
 /// Requests that are not by bots and are kept beside them, at most, and the least number of their keys.
-const REQUESTS_WITHOUT_BOTS_MAX: usize = 1_000_000;
+const REQUESTS_WITHOUT_BOTS_MAX: usize = 500_000;
 const KEYS_WITHOUT_BOTS_MIN: usize = 16_384;
 /// After so many requests without a user agent the log has none.
 const REQUESTS_WITHOUT_AGENT_MAX: u64 = 1_000;
@@ -70,6 +71,9 @@ pub struct LogContent {
     /// The requests that count and are not by bots, or a sample of them; `None`: no user agent is logged, or the keys are too few
     /// for a sample.
     pub without_bots: Option<Trace>,
+    /// The host is part of the keys.
+    pub is_by_host: bool,
+    pub(crate) urls: UrlSample,
 }
 
 /// Why a log cannot be planned for. The message names the remedy.
@@ -91,7 +95,7 @@ pub fn read(reader: LogReader<'_>, rules: &KeyRules, requests_max: usize) -> Res
     let mut builder = TraceBuilder::new(requests_max, KEYS_MIN);
     let mut without_bots =
         TraceBuilder::new(requests_max.min(REQUESTS_WITHOUT_BOTS_MAX), KEYS_WITHOUT_BOTS_MIN);
-    let mut traffic = TrafficCounter::default();
+    let (mut traffic, mut urls) = (TrafficCounter::default(), UrlSample::default());
     let (mut left_out, mut writes_left_out) = (0, 0);
     let mut exchanges = ExchangeCounts::default();
     let mut service_times = Histogram::new();
@@ -121,13 +125,18 @@ pub fn read(reader: LogReader<'_>, rules: &KeyRules, requests_max: usize) -> Res
             if matches!(request.key, LoggedKey::Url { method: "HEAD", .. }) { Some(0) } else { bytes };
         let ttl = request.ttl.filter(|_| exchange.is_storable());
         let ttl_ns = ttl.map(|ttl| u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX));
+        let host = match request.key {
+            LoggedKey::Url { host, .. } => Some(host.unwrap_or_default()),
+            _ => None,
+        };
         for _ in 0..repeats {
             // A line without a time follows the one before it.
             let at_ns = request.at_ns.or(last_ns).unwrap_or(count * STEP_NS);
-            let request = NewRequest { at_ns, key: &key, exchange, bytes, ttl_ns };
-            builder.push(&request);
+            let counted = NewRequest { at_ns, key: &key, bytes, exchange, ttl_ns };
+            builder.push(&counted);
+            urls.add(&counted, host);
             if is_kept_without_bots {
-                without_bots.push(&request);
+                without_bots.push(&counted);
             }
             count += 1;
             if builder.is_full() {
@@ -153,6 +162,8 @@ pub fn read(reader: LogReader<'_>, rules: &KeyRules, requests_max: usize) -> Res
         has_times,
         traffic: traffic.finish(),
         without_bots: without_bots.map(TraceBuilder::finish),
+        is_by_host: rules.by_host,
+        urls,
     })
 }
 

@@ -18,6 +18,7 @@ use stockade_model::units::{
 
 use crate::{
     curve::{Curve, CurveSettings, Lifetime},
+    diagnosis::Finding,
     exchange::{Exchange, ExchangeCounts},
     policy::Policy,
     recommend::{NoRecommendation, Peak, Recommendation},
@@ -63,6 +64,8 @@ pub struct Plan {
     pub traffic: Traffic,
     /// The cache for the requests that are not by bots, where they matter.
     pub without_bots: Option<Recommendation>,
+    /// Why there are few hits, and what would give more.
+    pub findings: Vec<Finding>,
 }
 
 /// Strategies on the busiest part of the log.
@@ -217,9 +220,10 @@ fn log_sentence(plan: &Plan) -> String {
     text + "."
 }
 
-/// The log, the bytes from the origin and the cold start, a sentence each.
+/// The findings, the log, the bytes from the origin and the cold start, a sentence each.
 fn sentences(plan: &Plan) -> impl Iterator<Item = String> {
-    [Some(log_sentence(plan)), bytes_sentence(plan), start_sentence(plan)].into_iter().flatten()
+    let findings = plan.findings.iter().map(|finding| Some(finding.to_string()));
+    findings.chain([Some(log_sentence(plan)), bytes_sentence(plan), start_sentence(plan)]).flatten()
 }
 
 /// The bytes that the origin sends, in one sentence; `None` if the log has no sizes.
@@ -299,7 +303,8 @@ fn notes(plan: &Plan) -> Vec<String> {
             nanos_text(totals.reversal_max_ns)
         ));
     }
-    if plan.recommendation.as_ref().is_ok_and(|chosen| chosen.point.miss_ratio >= 1.0) {
+    let has_none = plan.recommendation.as_ref().is_ok_and(|chosen| chosen.point.miss_ratio >= 1.0);
+    if has_none && plan.findings.is_empty() {
         notes.push(
             "No request finds a fresh response: nothing is requested again within the ttl, or nothing fits."
                 .to_owned(),

@@ -30,6 +30,7 @@ pub(super) fn render(plan: &Plan) -> String {
         "bytes": plan.trace.totals().bytes,
         "span_s": plan.has_times.then(|| seconds(plan.trace.totals().span_ns)),
         "warmup_requests": plan.trace.totals().requests.saturating_sub(plan.trace.counted().requests),
+        "findings": plan.findings,
         "traffic": traffic::json(plan),
         "curves": plan.curves.iter().map(curve).collect::<Vec<_>>(),
     });
