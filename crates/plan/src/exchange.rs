@@ -76,8 +76,8 @@ impl Exchange {
         };
         match method {
             "GET" | "HEAD" => {}
-            // To a proxy itself.
-            "CONNECT" | "PURGE" | "BAN" => return None,
+            // To a proxy itself, or no request: the preface of HTTP/2.
+            "CONNECT" | "PURGE" | "BAN" | "PRI" => return None,
             method => {
                 let is_successful = request.status.is_none_or(|status| (200..400).contains(&status));
                 return Some(if is_successful && !is_safe(method) { Self::Write } else { Self::Passed });
@@ -124,7 +124,7 @@ impl ExchangeCounts {
 
 /// The safe methods beside GET and HEAD (RFC 9110, 9.2.1, and the method registry).
 fn is_safe(method: &str) -> bool {
-    matches!(method, "OPTIONS" | "TRACE" | "PRI" | "PROPFIND" | "QUERY" | "REPORT" | "SEARCH")
+    matches!(method, "OPTIONS" | "TRACE" | "PROPFIND" | "QUERY" | "REPORT" | "SEARCH")
 }
 
 #[cfg(test)]

@@ -368,32 +368,41 @@ fn lifetimes_of_origin(plan: &Plan) -> Option<String> {
     let is_fixed =
         plan.recommendation.as_ref().is_ok_and(|chosen| matches!(chosen.lifetime.ttl, Ttl::Fixed(_)));
     (is_unknown && is_fixed).then(|| {
-        "The log has no Cache-Control: a max-age of the origin goes before the ttl of [cache], and route.ttl before both; private and no-store are loads."
+        "The log has no Cache-Control: where the origin declares a max-age, that goes before the ttl of [cache] (route.ttl replaces it), and private and no-store are loads."
             .to_owned()
     })
 }
 
-/// The block to copy: the `[cache]` table of the recommendation, and the settings of a route of the proxy that make the plan true.
-fn block(plan: &Plan, recommendation: &Recommendation) -> String {
+/// The block to copy: the `[cache]` table of the recommendation.
+fn cache_block(recommendation: &Recommendation) -> String {
     let Recommendation { policy, capacity, lifetime, max_object, .. } = recommendation;
     cache_table("cache", policy, *capacity, *lifetime, *max_object)
-        + &route_table(plan, *lifetime).unwrap_or_default()
 }
 
-/// A `[[route]]` of the proxy with the lifetimes of the plan; `None`: the `[cache]` table is enough.
-fn route_table(plan: &Plan, lifetime: Lifetime) -> Option<String> {
-    let ttl_ns = lifetime.ttl.default_ns().filter(|_| plan.is_access_log)?;
-    let ttl = nanos_text(ttl_ns);
-    let mut table = String::new();
-    if matches!(lifetime.ttl, Ttl::Fixed(_)) {
-        // Nobody has said that the origin's own lifetimes are to be replaced.
-        let comment = if plan.is_ttl_stated { "" } else { "# " };
-        let _ = writeln!(table, "{comment}ttl          = \"{ttl}\"  # in place of what the origin declares");
+/// The settings of a `[[route]]` with which the proxy serves as planned, by name, where the `[cache]` table is not enough. A ttl that the
+/// caller has not stated is left out: it would replace what the origin declares.
+fn route_settings(plan: &Plan) -> Vec<(&'static str, String)> {
+    let Ok(Recommendation { lifetime, .. }) = &plan.recommendation else { return Vec::new() };
+    let Some(ttl_ns) = lifetime.ttl.default_ns().filter(|_| plan.is_access_log) else { return Vec::new() };
+    let mut settings = Vec::new();
+    if plan.is_ttl_stated && matches!(lifetime.ttl, Ttl::Fixed(_)) {
+        settings.push(("ttl", nanos_text(ttl_ns)));
     }
     if plan.exchanges.of(Exchange::NotFound) > 0 {
-        let _ = writeln!(table, "negative_ttl = \"{ttl}\"  # 404 and 410");
+        settings.push(("negative_ttl", nanos_text(ttl_ns)));
     }
-    (!table.is_empty()).then(|| format!("\n# In the proxy:\n[[route]]\n{table}"))
+    settings
+}
+
+/// The same as a table, with comments.
+fn route_block(plan: &Plan) -> Option<String> {
+    let settings = route_settings(plan);
+    let line = |(name, value): &(&str, String)| {
+        let comment = if *name == "ttl" { "in place of what the origin declares" } else { "404 and 410" };
+        format!("{name:<12} = \"{value}\"  # {comment}\n")
+    };
+    let lines: String = settings.iter().map(line).collect();
+    (!settings.is_empty()).then(|| format!("[[route]]\n{lines}"))
 }
 
 /// The preset that serves with this lifetime.

@@ -62,12 +62,12 @@ pub fn plan(args: &PlanArgs) -> Result<Exit, CommandError> {
             names(&inputs)
         )));
     }
-    if content.trace.requests().is_empty() {
+    if !content.trace.requests().iter().any(|request| request.exchange().is_lookup()) {
         return Err(CommandError::Usage(format!(
-            "{}: no request of it counts: {} lines, {} other requests; --status and --input change what counts",
+            "{}: no request of it can be answered by a cache: {} lines, {} other requests; --status and --input change what counts",
             names(&inputs),
             content.summary.lines,
-            content.left_out
+            content.left_out + content.exchanges.other_methods()
         )));
     }
     let options = PlanOptions {

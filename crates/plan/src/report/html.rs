@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use stockade_record::page::{THEME_STYLE, UPLOT_NOTICE, UPLOT_SCRIPT, UPLOT_STYLE};
 
 use super::{
-    Plan, answer, block, capacity_text, curve_table, lifetime_text, notes, sentences, strategies_heading,
-    strategies_table, table::Table, traffic,
+    Plan, answer, cache_block, capacity_text, curve_table, lifetime_text, notes, route_block, sentences,
+    strategies_heading, strategies_table, table::Table, traffic,
 };
 use crate::{
     curve::{Lifetime, Point},
@@ -34,8 +34,12 @@ pub(super) fn render(plan: &Plan) -> String {
                     @for sentence in sentences(plan) { p { (sentence) } }
                     @if let Ok(recommendation) = &plan.recommendation {
                         section.block {
-                            pre tabindex="0" role="region" aria-label="Block to copy" { code { (block(plan, recommendation)) } }
+                            pre tabindex="0" role="region" aria-label="Block to copy" { code { (cache_block(recommendation)) } }
                             button type="button" id="copy" { "Copy" }
+                        }
+                        @if let Some(route) = route_block(plan) {
+                            p { "In the configuration of the proxy also:" }
+                            pre { code { (route) } }
                         }
                     }
                     @for (number, lifetime) in plan.settings.lifetimes.iter().enumerate() {

@@ -36,6 +36,11 @@ pub(super) fn render(plan: &Plan) -> String {
     });
     if let Ok(recommendation) = &plan.recommendation {
         json["recommendation"] = recommendation_json(recommendation, plan.has_times);
+        let route = super::route_settings(plan);
+        if !route.is_empty() {
+            json["recommendation"]["route"] =
+                route.into_iter().map(|(name, value)| (name.to_owned(), Value::from(value))).collect();
+        }
     }
     if let Some(without_bots) = &plan.without_bots {
         json["without_bots"] = recommendation_json(without_bots, plan.has_times);

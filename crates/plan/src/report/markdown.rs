@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::{
-    Plan, answer, block, curve_table, lifetime_text, notes, sentences, strategies_heading, strategies_table,
-    traffic,
+    Plan, answer, cache_block, curve_table, lifetime_text, notes, route_block, sentences, strategies_heading,
+    strategies_table, traffic,
 };
 
 pub(super) fn render(plan: &Plan) -> String {
@@ -13,7 +13,10 @@ pub(super) fn render(plan: &Plan) -> String {
         let _ = write!(text, "{sentence}\n\n");
     }
     if let Ok(recommendation) = &plan.recommendation {
-        let _ = write!(text, "```toml\n{}```\n\n", block(plan, recommendation));
+        let _ = write!(text, "```toml\n{}```\n\n", cache_block(recommendation));
+        if let Some(route) = route_block(plan) {
+            let _ = write!(text, "In the configuration of the proxy also:\n\n```toml\n{route}```\n\n");
+        }
     }
     for lifetime in &plan.settings.lifetimes {
         let _ = write!(text, "## Hit ratio in percent, {}\n\n", lifetime_text(*lifetime));

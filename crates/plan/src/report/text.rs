@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::{
-    Plan, answer, block, curve_table, lifetime_text, notes, sentences, strategies_heading, strategies_table,
-    traffic,
+    Plan, answer, cache_block, curve_table, lifetime_text, notes, route_block, sentences, strategies_heading,
+    strategies_table, traffic,
 };
 
 pub(super) fn render(plan: &Plan) -> String {
@@ -27,7 +27,10 @@ pub(super) fn render(plan: &Plan) -> String {
         let _ = write!(text, "\n{}\n\n{}", strategies_heading(runs), strategies_table(runs).text());
     }
     if let Ok(recommendation) = &plan.recommendation {
-        let _ = write!(text, "\n{}", block(plan, recommendation));
+        if let Some(route) = route_block(plan) {
+            let _ = write!(text, "\n# In the configuration of the proxy, beside the table below\n{route}");
+        }
+        let _ = write!(text, "\n{}", cache_block(recommendation));
     }
     text
 }
