@@ -11,6 +11,7 @@ pub mod exchange;
 pub mod experiment;
 #[cfg(test)]
 mod oracles;
+pub mod outlook;
 pub mod peaks;
 mod policy;
 pub mod read;

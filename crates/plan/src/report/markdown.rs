@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::{
-    Plan, answer, block, curve_table, lifetime_text, notes, sentences, strategies_heading, strategies_table,
-    traffic,
+    Plan, answer, block, curve_table, lifetime_text, notes, outlook, sentences, strategies_heading,
+    strategies_table, traffic,
 };
 
 pub(super) fn render(plan: &Plan) -> String {
@@ -19,6 +19,9 @@ pub(super) fn render(plan: &Plan) -> String {
         let _ = write!(text, "## Hit ratio in percent, {}\n\n", lifetime_text(*lifetime));
         text += &curve_table(plan, *lifetime).markdown();
         text.push('\n');
+    }
+    if let Some(table) = outlook::table(plan) {
+        let _ = write!(text, "## Other conditions\n\n{}\n\n{}\n", outlook::HEADING, table.markdown());
     }
     if let Some(runs) = &plan.strategies {
         let _ = write!(
