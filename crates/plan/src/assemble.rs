@@ -222,6 +222,7 @@ pub fn plan(
         traffic,
         without_bots,
         findings,
+        outlook: None,
     })
 }
 

@@ -9,6 +9,9 @@ pub mod curve;
 pub mod diagnosis;
 pub mod exchange;
 pub mod experiment;
+#[cfg(test)]
+mod oracles;
+pub mod outlook;
 pub mod peaks;
 mod policy;
 pub mod read;

@@ -4,6 +4,7 @@ mod html;
 mod json;
 mod live;
 mod markdown;
+mod outlook;
 mod table;
 mod text;
 mod traffic;
@@ -20,6 +21,7 @@ use crate::{
     curve::{Curve, CurveSettings, Lifetime},
     diagnosis::Finding,
     exchange::{Exchange, ExchangeCounts},
+    outlook::Outlook,
     policy::Policy,
     recommend::{NoRecommendation, Peak, Recommendation},
     replay::{Capacity, Ttl},
@@ -66,6 +68,8 @@ pub struct Plan {
     pub without_bots: Option<Recommendation>,
     /// Why there are few hits, and what would give more.
     pub findings: Vec<Finding>,
+    /// The cache under other conditions, if the caller asked for them.
+    pub outlook: Option<Outlook>,
 }
 
 /// Strategies on the busiest part of the log.

@@ -12,6 +12,7 @@ use stockade_model::{capacity::Capacity, latency::Latency, seed::Seed, units::fo
 use stockade_plan::{
     KnownValues, LogInput, LogReader, LogSummary, OVERHEAD_BYTES, PlanOptions,
     experiment::experiment,
+    outlook::outlook,
     plan as compute,
     read::{DroppedParameters, KeyRules, REQUESTS_MAX, read},
     report::{FORMATS, Plan, StrategyRuns},
@@ -90,6 +91,7 @@ pub fn plan(args: &PlanArgs) -> Result<Exit, CommandError> {
     };
     let mut plan = compute(names(&inputs), content, &options, &progress)?;
     drop(live);
+    plan.outlook = outlook(&plan, args.traffic);
     plan.strategies = strategies(args, &plan)?;
     if let Some(setting) = ignored_query(&args.drop_parameters) {
         plan.assumptions.push(format!("The keys are those of a route of the proxy with {setting}."));

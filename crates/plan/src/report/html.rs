@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use stockade_record::page::{THEME_STYLE, UPLOT_NOTICE, UPLOT_SCRIPT, UPLOT_STYLE};
 
 use super::{
-    Plan, answer, cache_block, capacity_text, curve_table, lifetime_text, notes, route_block, sentences,
-    strategies_heading, strategies_table, table::Table, traffic,
+    Plan, answer, cache_block, capacity_text, curve_table, lifetime_text, notes, outlook, route_block,
+    sentences, strategies_heading, strategies_table, table::Table, traffic,
 };
 use crate::{
     curve::{Lifetime, Point},
@@ -44,6 +44,11 @@ pub(super) fn render(plan: &Plan) -> String {
                     }
                     @for (number, lifetime) in plan.settings.lifetimes.iter().enumerate() {
                         (curves(plan, number, *lifetime))
+                    }
+                    @if let Some(table) = outlook::table(plan) {
+                        h2 { "Other conditions" }
+                        p { (outlook::HEADING) "." }
+                        (table_of("Other conditions", &table))
                     }
                     @if let Some(runs) = &plan.strategies {
                         h2 { "Strategies" }

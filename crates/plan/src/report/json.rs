@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use stockade_model::units::{format_duration, milliseconds};
 
-use super::{Plan, traffic};
+use super::{Plan, outlook, traffic};
 use crate::{
     curve::{Curve, Point},
     exchange::Exchange,
@@ -44,6 +44,9 @@ pub(super) fn render(plan: &Plan) -> String {
     }
     if let Some(without_bots) = &plan.without_bots {
         json["without_bots"] = recommendation_json(without_bots, plan.has_times);
+    }
+    if let Some(of) = &plan.outlook {
+        json["outlook"] = outlook::json(of);
     }
     if let Some(runs) = &plan.strategies {
         json["strategies"] = json!({

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use super::{
-    Plan, answer, cache_block, curve_table, lifetime_text, notes, route_block, sentences, strategies_heading,
-    strategies_table, traffic,
+    Plan, answer, cache_block, curve_table, lifetime_text, notes, outlook, route_block, sentences,
+    strategies_heading, strategies_table, traffic,
 };
 
 pub(super) fn render(plan: &Plan) -> String {
@@ -22,6 +22,9 @@ pub(super) fn render(plan: &Plan) -> String {
     for lifetime in &plan.settings.lifetimes {
         let _ = write!(text, "\nHit ratio in percent, {}\n\n", lifetime_text(*lifetime));
         text += &curve_table(plan, *lifetime).text();
+    }
+    if let Some(table) = outlook::table(plan) {
+        let _ = write!(text, "\n{}\n\n{}", outlook::HEADING, table.text());
     }
     if let Some(runs) = &plan.strategies {
         let _ = write!(text, "\n{}\n\n{}", strategies_heading(runs), strategies_table(runs).text());

@@ -29,7 +29,7 @@ const COMPARED: [&str; 3] = ["fifo", "w-tinylfu", "belady"];
 
 /// The arguments of a plan from a log.
 #[cfg(feature = "http")]
-const LOG_ARGS: [&str; 21] = [
+const LOG_ARGS: [&str; 22] = [
     "logs",
     "input",
     "memory",
@@ -46,6 +46,7 @@ const LOG_ARGS: [&str; 21] = [
     "status",
     "drop_parameters",
     "by_host",
+    "traffic",
     "strategies",
     "origin_model",
     "origin_workers",
@@ -55,6 +56,10 @@ const LOG_ARGS: [&str; 21] = [
 
 /// The largest file with a `[cache]` table.
 const STRATEGY_BYTES_MAX: u64 = 16 << 20;
+
+/// Bounds of `--traffic`.
+const GROWTH_MIN: f64 = 0.01;
+const GROWTH_MAX: f64 = 1_000.0;
 
 /// In less room no entry fits, by default.
 const BYTES_MIN: u64 = (16 * OVERHEAD_BYTES as u64).next_power_of_two();
@@ -119,6 +124,9 @@ pub struct PlanArgs {
     /// Make the host a part of the key, where the log has it
     #[arg(long)]
     pub by_host: bool,
+    /// How many times the log's rate the outlook has, such as x2: the same requests in less time
+    #[arg(long, value_name = "xN", default_value = "x2", value_parser = growth)]
+    pub traffic: f64,
     /// Run these strategies of the cache over the busiest part of the log, in virtual time; `all`: every preset; FILE.toml: the
     /// `[cache]` table of a file
     #[arg(long, value_name = "NAME|FILE.toml,...", value_delimiter = ',', value_parser = strategies())]
@@ -300,6 +308,13 @@ fn max_object(text: &str) -> Result<u64, String> {
         0 => Err("a cache that stores nothing has no hits: write at least 1B".to_owned()),
         bytes => Ok(bytes),
     }
+}
+
+fn growth(text: &str) -> Result<f64, String> {
+    let times = text.strip_prefix('x').unwrap_or(text).parse::<f64>().ok();
+    times
+        .filter(|times| (GROWTH_MIN..=GROWTH_MAX).contains(times))
+        .ok_or_else(|| format!("write a number from {GROWTH_MIN} to {GROWTH_MAX}, such as x2"))
 }
 
 fn warmup(text: &str) -> Result<Warmup, String> {

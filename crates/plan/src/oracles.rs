@@ -1,0 +1,3 @@
+//! The plan beside theory, on workloads with published facts.
+
+mod twitter;

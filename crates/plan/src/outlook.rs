@@ -1,0 +1,261 @@
+//! The chosen cache under other conditions: other lifetimes, more traffic, one more node, a restart.
+//!
+//! | condition | replay |
+//! |---|---|
+//! | another ttl | the same requests |
+//! | twice the traffic | the same requests in half of the time: each key is requested twice as often, and no key is new |
+//! | one more node | each request goes to one of two caches of the chosen size, by chance; both load from the origin |
+//! | a restart | the busiest minute, from an empty cache |
+//!
+//! A long log is replayed in a sample of its keys, as for the curves.
+
+use crate::{
+    curve::{CurveSettings, Lifetime, Point, sample},
+    recommend::{Peak, Recommendation},
+    replay::{Replay, Ttl},
+    report::Plan,
+    trace::{Request, Trace, busiest},
+};
+
+const SECOND_NS: u64 = 1_000_000_000;
+/// The ttls that are shown, in seconds.
+const TTLS_S: [u64; 7] = [10, 60, 300, 3_600, 6 * 3_600, 86_400, 7 * 86_400];
+
+/// What the chosen cache gives under one condition.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Outcome {
+    /// The share of requests that a fresh entry answers.
+    pub hit_ratio: f64,
+    /// Loads a second, on average.
+    pub loads_per_s: f64,
+    /// Loads a second in the minute with most of them.
+    pub loads_per_s_in_busiest_minute: Peak,
+    /// The greatest age of an answer, in nanoseconds.
+    pub age_max_ns: u64,
+}
+
+/// The chosen cache under other conditions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outlook {
+    /// As it was chosen, for comparison: over the same sample as the others.
+    pub planned: Outcome,
+    /// Each ttl, ascending, with the `swr` of the plan; none if values never expire in it or the log has ttls.
+    pub ttls: Vec<(u64, Outcome)>,
+    /// The rate of the log times this,
+    pub growth: f64,
+    /// with its outcome.
+    pub more_traffic: Outcome,
+    /// One more node with a cache of the same size.
+    pub one_more_node: Outcome,
+    /// Loads a second of the busiest minute, if the cache is empty when it begins.
+    pub restart_loads_per_s: Peak,
+}
+
+/// Replays the conditions, with this many times the traffic; `None`: the log has no times, or no cache was chosen.
+#[must_use]
+pub fn outlook(plan: &Plan, growth: f64) -> Option<Outlook> {
+    let chosen = plan.recommendation.as_ref().ok().filter(|_| plan.has_times)?;
+    let sampled = sample(&plan.trace);
+    let trace = sampled.as_ref().unwrap_or(&plan.trace);
+    let cache = Cache { settings: &plan.settings, chosen, counted_s: counted_s(trace) };
+    let with_ttl = |ttl_s: u64| {
+        let lifetime = Lifetime { ttl: Ttl::Fixed(ttl_s * SECOND_NS), ..chosen.lifetime };
+        (ttl_s, cache.outcome(trace, lifetime, 1.0))
+    };
+    let ttls = match chosen.lifetime.ttl {
+        Ttl::Fixed(_) => TTLS_S.into_iter().map(with_ttl).collect(),
+        Ttl::Never | Ttl::Logged { .. } => Vec::new(),
+    };
+    Some(Outlook {
+        planned: cache.outcome(trace, chosen.lifetime, 1.0),
+        ttls,
+        growth,
+        more_traffic: cache.outcome(&trace.faster(growth), chosen.lifetime, growth),
+        one_more_node: cache.two_nodes(trace),
+        restart_loads_per_s: cache.restart(trace),
+    })
+}
+
+struct Cache<'a> {
+    settings: &'a CurveSettings,
+    chosen: &'a Recommendation,
+    /// The time of the requests that count.
+    counted_s: f64,
+}
+
+impl Cache<'_> {
+    fn replay(&self, trace: &Trace, lifetime: Lifetime) -> Replay {
+        let Recommendation { policy, capacity, .. } = *self.chosen;
+        policy.replay(trace, &self.settings.setup(capacity, lifetime))
+    }
+
+    /// `times`: the trace has so many times the rate of the log.
+    fn outcome(&self, trace: &Trace, lifetime: Lifetime, times: f64) -> Outcome {
+        let replay = self.replay(trace, lifetime);
+        let point = Point::of(self.chosen.capacity, &replay, trace);
+        Outcome {
+            hit_ratio: 1.0 - point.miss_ratio,
+            loads_per_s: trace.counted().requests as f64 * point.load_ratio * times / self.counted_s,
+            loads_per_s_in_busiest_minute: Peak::of(replay.peaks.in_minute(), 60.0, trace.sampled_share()),
+            age_max_ns: replay.age_max_ns,
+        }
+    }
+
+    /// Loads of both nodes. Their busiest minutes are added, as if they were the same one.
+    fn two_nodes(&self, trace: &Trace) -> Outcome {
+        let nodes = [0, 1].map(|node| self.replay(&trace.of_node(node), self.chosen.lifetime));
+        let requests = trace.counted().requests as f64 * trace.sampled_share();
+        let sum = |count: fn(&Replay) -> u64| nodes.iter().map(count).sum::<u64>();
+        // Of a sample the requests that are missing are hits.
+        let misses = sum(|node| node.requests - node.hits) as f64;
+        let minute = sum(|node| node.peaks.in_minute());
+        Outcome {
+            hit_ratio: 1.0 - (misses / requests.max(1.0)).min(1.0),
+            loads_per_s: sum(|node| node.loads) as f64 / trace.sampled_share() / self.counted_s,
+            loads_per_s_in_busiest_minute: Peak::of(minute, 60.0, trace.sampled_share()),
+            age_max_ns: nodes.iter().map(|node| node.age_max_ns).max().unwrap_or(0),
+        }
+    }
+
+    /// Loads a second of the busiest minute, from an empty cache.
+    fn restart(&self, trace: &Trace) -> Peak {
+        let minute = busiest(trace.requests(), 60 * SECOND_NS - 1, usize::MAX);
+        let replay = self.replay(&trace.cut(minute), self.chosen.lifetime);
+        Peak::of(replay.loads, 60.0, trace.sampled_share())
+    }
+}
+
+/// The time of the requests that count, a second at least.
+fn counted_s(trace: &Trace) -> f64 {
+    let span_ns = trace.totals().span_ns.saturating_sub(trace.counted().from_ns);
+    span_ns.max(SECOND_NS) as f64 / SECOND_NS as f64
+}
+
+/// True if the request of this position goes to the first of two nodes: by chance, the same in each run.
+fn is_of_first(position: usize) -> bool {
+    // The finalizer of SplitMix64.
+    let mut bits = (position as u64).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (bits ^ (bits >> 31)) & 1 == 0
+}
+
+impl Trace {
+    /// The same requests at this many times the rate.
+    fn faster(&self, times: f64) -> Self {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "not negative, and earlier"
+        )]
+        let at = |nanos: u64| (nanos as f64 / times) as u64;
+        let requests = self.requests().iter().map(|request| request.at(at(request.at_ns))).collect();
+        let ttls_ns = self.ttls_ns(0..self.requests().len());
+        let mut faster = self.part(requests, ttls_ns, self.keys(), 1);
+        faster.counted.from_ns = at(faster.counted.from_ns);
+        faster
+    }
+
+    /// The requests of one of two nodes.
+    fn of_node(&self, node: usize) -> Self {
+        let is_mine = |position: &usize| is_of_first(*position) == (node == 0);
+        let positions = (0..self.requests().len()).filter(is_mine);
+        self.chosen(positions)
+    }
+
+    /// The requests of these positions, all of which count.
+    fn cut(&self, positions: std::ops::Range<usize>) -> Self {
+        let mut cut = self.chosen(positions);
+        cut.counted.from_ns = 0;
+        cut
+    }
+
+    fn chosen(&self, positions: impl Iterator<Item = usize> + Clone) -> Self {
+        let requests: Vec<Request> = positions.clone().map(|position| self.requests()[position]).collect();
+        self.part(requests, self.ttls_ns(positions), self.keys(), 1)
+    }
+
+    /// Empty if no response has one.
+    fn ttls_ns(&self, positions: impl Iterator<Item = usize>) -> Vec<Option<u64>> {
+        let positions = positions.filter(|_| self.has_ttls());
+        positions.map(|position| self.ttl_ns(position)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fmt::Write as _, time::Duration};
+
+    use stockade_logs::LogReader;
+
+    use super::*;
+    use crate::{
+        Capacity, LatencyOption, PlanOptions, Policy, TtlOption, Warmup, plan,
+        read::{KeyRules, REQUESTS_MAX, read},
+    };
+
+    /// The outlook of a plan with a ttl of ten seconds, without `swr`, for lines of a second and a key.
+    fn outlook_of(lines: &str) -> Outlook {
+        let format = "csv:time=0,key=1".parse().expect("a format");
+        let reader = LogReader::from_reader("log", lines.as_bytes(), Some(format)).expect("readable");
+        let content = read(reader, &KeyRules::default(), REQUESTS_MAX).expect("a log");
+        let options = PlanOptions {
+            memory: Some(Capacity::Entries(1_000)),
+            ttls: vec![TtlOption::Fixed(Duration::from_secs(10))],
+            staleness: Some(Duration::from_secs(10)),
+            latency: LatencyOption::Fixed(Duration::ZERO),
+            policies: vec![Policy::LRU],
+            sizes: Vec::new(),
+            is_exact: true,
+            warmup: Warmup::NONE,
+            max_object: None,
+            overhead_bytes: 0,
+        };
+        outlook(&plan("log".to_owned(), content, &options, &|_, _| {}).expect("a plan"), 2.0).expect("times")
+    }
+
+    /// One key each second, for 6,000 seconds: with a ttl of ten seconds each tenth request is a load.
+    #[test]
+    fn outcomes_of_one_key_each_second() {
+        let mut lines = String::new();
+        for second in 0..6_000 {
+            let _ = writeln!(lines, "{second}.5,a");
+        }
+        let outlook = outlook_of(&lines);
+        let figures = |outcome: Outcome| {
+            let rounded = |figure: f64| (figure * 1_000.0).round() / 1_000.0;
+            (rounded(outcome.hit_ratio), rounded(outcome.loads_per_s))
+        };
+        assert_eq!(figures(outlook.planned), (0.9, 0.1));
+        assert_eq!(outlook.planned.loads_per_s_in_busiest_minute.per_s, 0.1);
+        let ttls: Vec<_> = outlook.ttls.iter().map(|(ttl_s, outcome)| (*ttl_s, figures(*outcome))).collect();
+        // 6,000 seconds have 600, 100, 20, 2 and 1 loads.
+        assert_eq!(
+            ttls[..4],
+            [(10, (0.9, 0.1)), (60, (0.983, 0.017)), (300, (0.997, 0.003)), (3_600, (1.0, 0.0))]
+        );
+        assert_eq!(outlook.ttls[1].1.age_max_ns, 59 * SECOND_NS);
+        // Twice the requests in the same time, and as many loads a second.
+        assert_eq!((outlook.growth, figures(outlook.more_traffic)), (2.0, (0.95, 0.1)));
+        // Each of two nodes has its own load each ten to eleven seconds.
+        let (hits, loads) = figures(outlook.one_more_node);
+        assert!((0.81..0.83).contains(&hits) && (0.17..0.19).contains(&loads), "{hits} {loads}");
+        assert_eq!(outlook.restart_loads_per_s.per_s, 0.1);
+    }
+
+    /// A hundred keys that expire at other times, then a minute with each of them twice: after a restart each is a load.
+    #[test]
+    fn restart_at_the_busiest_minute_loads_each_of_its_keys() {
+        let mut lines = String::new();
+        for n in 0..1_000 {
+            let _ = writeln!(lines, "{}.5,{}", n * 10, n % 100);
+        }
+        for n in 0..600 {
+            let _ = writeln!(lines, "{}.{},{}", 10_000 + n / 10, n % 10, n % 300);
+        }
+        let outlook = outlook_of(&lines);
+        // The second request for a key is after 30 seconds, past the ttl.
+        assert_eq!(outlook.restart_loads_per_s.per_s, 10.0);
+        assert!(outlook.planned.loads_per_s < 0.2, "{:?}", outlook.planned);
+    }
+}

@@ -1,0 +1,62 @@
+//! The cache under other conditions, in each format.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Plan, lifetime_text, nanos_text, peak, percent, rate, table::Table};
+use crate::{
+    outlook::{Outcome, Outlook},
+    recommend::Peak,
+};
+
+pub(super) const HEADING: &str =
+    "The same cache with another ttl, with more traffic, on one more node, and after a restart";
+
+/// A row for each condition; `None`: the plan has none.
+pub(super) fn table(plan: &Plan) -> Option<Table> {
+    let (outlook, chosen) = (plan.outlook.as_ref()?, plan.recommendation.as_ref().ok()?);
+    let row = |condition: String, outcome: &Outcome| {
+        vec![
+            condition,
+            percent(outcome.hit_ratio),
+            rate(outcome.loads_per_s),
+            peak(outcome.loads_per_s_in_busiest_minute),
+            nanos_text(outcome.age_max_ns / 1_000_000 * 1_000_000),
+        ]
+    };
+    let mut rows = vec![row(format!("as planned, {}", lifetime_text(chosen.lifetime)), &outlook.planned)];
+    let ttl = |ttl_s: u64| format!("ttl {}", nanos_text(ttl_s * 1_000_000_000));
+    rows.extend(outlook.ttls.iter().map(|(ttl_s, outcome)| row(ttl(*ttl_s), outcome)));
+    rows.push(row(format!("traffic x{}", outlook.growth), &outlook.more_traffic));
+    rows.push(row("one more node".to_owned(), &outlook.one_more_node));
+    let none = || "-".to_owned();
+    let restart = peak(outlook.restart_loads_per_s);
+    rows.push(vec!["restart at the busiest minute".to_owned(), none(), none(), restart, none()]);
+    let header = ["condition", "hit ratio", "loads/s", "busiest minute", "oldest"];
+    Some(Table { header: header.map(str::to_owned).to_vec(), rows })
+}
+
+pub(super) fn json(outlook: &Outlook) -> Value {
+    let peak = |peak: Peak| json!({ "per_s": peak.per_s, "error": peak.error });
+    let outcome = |outcome: &Outcome| {
+        json!({
+            "hit_ratio": outcome.hit_ratio,
+            "source_loads_per_s": outcome.loads_per_s,
+            "source_loads_per_s_busiest_minute": peak(outcome.loads_per_s_in_busiest_minute),
+            "age_max_s": Duration::from_nanos(outcome.age_max_ns).as_secs_f64(),
+        })
+    };
+    let with = |name: &str, value: Value, of: &Outcome| {
+        let mut json = outcome(of);
+        json[name] = value;
+        json
+    };
+    json!({
+        "planned": outcome(&outlook.planned),
+        "ttls": outlook.ttls.iter().map(|(ttl_s, of)| with("ttl_s", (*ttl_s).into(), of)).collect::<Vec<_>>(),
+        "more_traffic": with("times", outlook.growth.into(), &outlook.more_traffic),
+        "one_more_node": outcome(&outlook.one_more_node),
+        "restart": { "source_loads_per_s_busiest_minute": peak(outlook.restart_loads_per_s) },
+    })
+}
