@@ -7,10 +7,10 @@
 //! | one more node | each request goes to one of two caches of the chosen size, by chance; both load from the origin |
 //! | a restart | the busiest minute, from an empty cache |
 //!
-//! A long log is replayed in a sample of its keys, as for the curves.
+//! A long log is replayed in a sample of its keys, a smaller one than for the curves: the rows are for comparison.
 
 use crate::{
-    curve::{CurveSettings, Lifetime, Point, sample},
+    curve::{CurveSettings, Lifetime, Point, SAMPLE_KEYS_MIN},
     recommend::{Peak, Recommendation},
     replay::{Replay, Ttl},
     report::Plan,
@@ -18,6 +18,8 @@ use crate::{
 };
 
 const SECOND_NS: u64 = 1_000_000_000;
+/// Each row is a replay of so many requests, or of a few more.
+const SAMPLE_REQUESTS: usize = 250_000;
 /// The ttls that are shown, in seconds.
 const TTLS_S: [u64; 7] = [10, 60, 300, 3_600, 6 * 3_600, 86_400, 7 * 86_400];
 
@@ -74,6 +76,12 @@ pub fn outlook(plan: &Plan, growth: f64) -> Option<Outlook> {
         one_more_node: cache.two_nodes(trace),
         restart_loads_per_s: cache.restart(trace),
     })
+}
+
+/// The keys of a long trace that are replayed; `None`: all of them.
+fn sample(whole: &Trace) -> Option<Trace> {
+    let nth = (whole.requests().len() / SAMPLE_REQUESTS).min(whole.keys() / SAMPLE_KEYS_MIN);
+    (nth > 1).then(|| whole.sample(nth))
 }
 
 struct Cache<'a> {
@@ -227,7 +235,7 @@ mod tests {
             (rounded(outcome.hit_ratio), rounded(outcome.loads_per_s))
         };
         assert_eq!(figures(outlook.planned), (0.9, 0.1));
-        assert_eq!(outlook.planned.loads_per_s_in_busiest_minute.per_s, 0.1);
+        assert!((outlook.planned.loads_per_s_in_busiest_minute.per_s - 0.1).abs() < 1e-9);
         let ttls: Vec<_> = outlook.ttls.iter().map(|(ttl_s, outcome)| (*ttl_s, figures(*outcome))).collect();
         // 6,000 seconds have 600, 100, 20, 2 and 1 loads.
         assert_eq!(
@@ -236,11 +244,11 @@ mod tests {
         );
         assert_eq!(outlook.ttls[1].1.age_max_ns, 59 * SECOND_NS);
         // Twice the requests in the same time, and as many loads a second.
-        assert_eq!((outlook.growth, figures(outlook.more_traffic)), (2.0, (0.95, 0.1)));
+        assert_eq!(figures(outlook.more_traffic), (0.95, 0.1));
         // Each of two nodes has its own load each ten to eleven seconds.
         let (hits, loads) = figures(outlook.one_more_node);
         assert!((0.81..0.83).contains(&hits) && (0.17..0.19).contains(&loads), "{hits} {loads}");
-        assert_eq!(outlook.restart_loads_per_s.per_s, 0.1);
+        assert!((outlook.restart_loads_per_s.per_s - 0.1).abs() < 1e-9);
     }
 
     /// A hundred keys that expire at other times, then a minute with each of them twice: after a restart each is a load.
@@ -255,7 +263,7 @@ mod tests {
         }
         let outlook = outlook_of(&lines);
         // The second request for a key is after 30 seconds, past the ttl.
-        assert_eq!(outlook.restart_loads_per_s.per_s, 10.0);
+        assert!((outlook.restart_loads_per_s.per_s - 10.0).abs() < 1e-9);
         assert!(outlook.planned.loads_per_s < 0.2, "{:?}", outlook.planned);
     }
 }

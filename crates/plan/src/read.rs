@@ -18,7 +18,7 @@ pub const REQUESTS_MAX: usize = 16_000_000;
 /// The least number of keys of that sample.
 const KEYS_MIN: usize = 65_536;
 /// Requests that are not by bots and are kept beside them, at most, and the least number of their keys.
-const REQUESTS_WITHOUT_BOTS_MAX: usize = 500_000;
+const REQUESTS_WITHOUT_BOTS_MAX: usize = 250_000;
 const KEYS_WITHOUT_BOTS_MIN: usize = 16_384;
 /// After so many requests without a user agent the log has none.
 const REQUESTS_WITHOUT_AGENT_MAX: u64 = 1_000;

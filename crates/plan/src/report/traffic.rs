@@ -97,8 +97,11 @@ pub(super) fn without_bots(plan: &Plan) -> Option<String> {
     Some(text + ".")
 }
 
+/// The heading, the tables with their names, and the answer without bots.
+pub(super) type Tables = (String, Vec<(&'static str, Table)>, Option<String>);
+
 /// A heading, a table for each kind with its name, and the answer without bots.
-pub(super) fn tables(plan: &Plan) -> Option<(String, Vec<(&'static str, Table)>, Option<String>)> {
+pub(super) fn tables(plan: &Plan) -> Option<Tables> {
     let traffic = traffic(plan)?;
     let table = |(kind, parts): (&'static str, &[Part])| {
         let row = |name: &str, count: Count| {

@@ -124,7 +124,7 @@ pub struct PlanArgs {
     /// Make the host a part of the key, where the log has it
     #[arg(long)]
     pub by_host: bool,
-    /// How many times the log's rate the outlook has, such as x2: the same requests in less time
+    /// Multiple of the log's traffic to show among other conditions: the same requests in less time
     #[arg(long, value_name = "xN", default_value = "x2", value_parser = growth)]
     pub traffic: f64,
     /// Run these strategies of the cache over the busiest part of the log, in virtual time; `all`: every preset; FILE.toml: the
