@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use stockade_model::units::format_span;
 
 use super::{Plan, lifetime_text, nanos_text, peak, percent, rate, table::Table};
 use crate::{
@@ -22,7 +23,7 @@ pub(super) fn table(plan: &Plan) -> Option<Table> {
             percent(outcome.hit_ratio),
             rate(outcome.loads_per_s),
             peak(outcome.loads_per_s_in_busiest_minute),
-            nanos_text(outcome.age_max_ns / 1_000_000 * 1_000_000),
+            format_span(Duration::from_nanos(outcome.age_max_ns)),
         ]
     };
     let mut rows = vec![row(format!("as planned, {}", lifetime_text(chosen.lifetime)), &outlook.planned)];
