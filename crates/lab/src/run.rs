@@ -504,6 +504,8 @@ impl ExperimentRun {
             // Missing measurements leave the verdict open.
             _ if record.interrupted => Verdict::Inconclusive,
             _ if record.hypotheses.is_empty() && record.runs.iter().any(Run::is_invalid) => Verdict::Invalid,
+            // A run that decides nothing must not pass for one that supports its claims.
+            Verdict::NotJudged => Verdict::Inconclusive,
             verdict => verdict,
         };
         self.recorder.checkpoint(record)?;

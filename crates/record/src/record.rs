@@ -551,6 +551,9 @@ pub struct Effect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
+    /// The claim is about the whole experiment, and the run is scaled.
+    #[serde(rename = "not_judged")]
+    NotJudged,
     /// The evidence supports the claim.
     Supported,
     /// The evidence is insufficient.
@@ -572,6 +575,7 @@ impl Verdict {
 impl std::fmt::Display for Verdict {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(match self {
+            Self::NotJudged => "not judged",
             Self::Supported => "supported",
             Self::Inconclusive => "inconclusive",
             Self::Refuted => "refuted",

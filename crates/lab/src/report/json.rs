@@ -14,6 +14,9 @@ struct RecordJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     record: Option<&'a str>,
     interrupted: bool,
+    /// The value of `--scale`; absent for the whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scale: Option<f64>,
     hypotheses: &'a [stockade_record::record::Hypothesis],
     arms: BTreeMap<String, ArmFigures>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -47,6 +50,7 @@ pub fn report(record: &Record, results: &Results, directory: Option<&str>) -> St
         verdict: record.verdict,
         record: directory,
         interrupted: record.interrupted,
+        scale: record.is_scaled().then_some(record.scale),
         hypotheses: &record.hypotheses,
         arms,
         agents: AgentReport::of_all(record.agents()),
