@@ -235,11 +235,14 @@ fn xfetch_app_runs_over_redis_postgres_and_mongodb() {
     assert_success_is_judged(&report, "success == 1.0", |_| true);
 }
 
-/// Each server is started and stopped twice, and once before the load; its failures count once.
+/// Each server is started and stopped twice, and once before the load; its failures count once. Traffic Server's helper waits stopped,
+/// masters sleep, and none of them is a disturbance.
 #[test]
 fn your_cache_runs_on_varnish_nginx_haproxy_and_trafficserver() {
     let sandbox = Sandbox::new();
     let report = run_scaled_file(&sandbox, &path("your_cache.toml"), "0.1", &[]);
+    let seconds = fs::read_to_string(sandbox.path().join("record/intervals.jsonl")).expect("seconds");
+    assert!(!seconds.contains("\"stopped\""), "{report}");
     let verdicts: Vec<_> =
         expectations(&report).map(|one| one["verdict"].as_str().expect("a verdict")).collect();
     assert_eq!(verdicts.iter().filter(|verdict| **verdict == "not_judged").count(), 6, "{report}");
