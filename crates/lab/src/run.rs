@@ -500,6 +500,7 @@ impl ExperimentRun {
             record.looks = self.looks.looks().to_vec();
         }
         record.interrupted = !is_complete && record.aborted.is_none();
+        record.in_progress = false;
         record.verdict = match Verdict::worst(record.hypotheses.iter().map(|hypothesis| hypothesis.verdict)) {
             // Missing measurements leave the verdict open.
             _ if record.interrupted => Verdict::Inconclusive,
@@ -553,6 +554,7 @@ pub(crate) fn record_of_one(title: &str, seed: Seed) -> Record {
         host: host::host(),
         planned: 1,
         interrupted: true,
+        in_progress: true,
         aborted: None,
         tests: Vec::new(),
         arms: Vec::new(),

@@ -52,6 +52,9 @@ pub struct Record {
     pub planned: usize,
     /// True if the run was stopped, failed or was killed before its last measurement.
     pub interrupted: bool,
+    /// True while the run goes on. Not stored: whoever reads the record finds out.
+    #[serde(skip)]
+    pub in_progress: bool,
     /// The claim that could not hold any more and so ended the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aborted: Option<String>,

@@ -14,6 +14,8 @@ struct RecordJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     record: Option<&'a str>,
     interrupted: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    in_progress: bool,
     /// The value of `--scale`; absent for the whole.
     #[serde(skip_serializing_if = "Option::is_none")]
     scale: Option<f64>,
@@ -49,7 +51,8 @@ pub fn report(record: &Record, results: &Results, directory: Option<&str>) -> St
         experiment: &record.experiment,
         verdict: record.verdict,
         record: directory,
-        interrupted: record.interrupted,
+        interrupted: record.interrupted && !record.in_progress,
+        in_progress: record.in_progress,
         scale: record.is_scaled().then_some(record.scale),
         hypotheses: &record.hypotheses,
         arms,

@@ -320,7 +320,11 @@ fn verdicts(record: &Record) -> Vec<String> {
         })
         .collect();
     let counts = counts.join(", ") + ".";
-    let mut sentences = vec![counts[..1].to_uppercase() + &counts[1..]];
+    let mut sentences = vec![if record.in_progress {
+        format!("So far: {counts}")
+    } else {
+        counts[..1].to_uppercase() + &counts[1..]
+    }];
     sentences.extend(not_judged(record));
     for (_, hypothesis, expectation) in expectations(record) {
         if expectation.verdict == Verdict::Refuted {
@@ -387,6 +391,7 @@ fn errors(arm: &str, repeats: &[&Evidence]) -> impl Iterator<Item = String> + us
 #[must_use]
 pub fn verdict(record: &Record) -> String {
     match record.verdict {
+        _ if record.in_progress => "in progress".to_owned(),
         _ if record.interrupted => "interrupted".to_owned(),
         Verdict::Invalid => Verdict::Invalid.to_string(),
         _ if record.hypotheses.is_empty() => "measured, nothing claimed".to_owned(),
