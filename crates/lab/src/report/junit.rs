@@ -109,11 +109,12 @@ mod tests {
         let record: Record = serde_json::from_value(record).unwrap();
         insta::assert_snapshot!(render(&record, &Results::default()), @r#"
         <?xml version="1.0" encoding="UTF-8"?>
-        <testsuites name="stockade" tests="3" failures="1" errors="1">
-        <testsuite name="A &amp; &quot;B&quot;" tests="3" failures="1" errors="1" timestamp="2026-11-23T10:00:00Z">
+        <testsuites name="stockade" tests="4" failures="1" errors="1" skipped="1">
+        <testsuite name="A &amp; &quot;B&quot;" tests="4" failures="1" errors="1" skipped="1" timestamp="2026-11-23T10:00:00Z">
         <properties><property name="stockade" value="0.1.0"></property><property name="seed" value="1"></property><property name="clock" value="one repeat; virtual time (computed; the source answers any number at once)"></property></properties>
         <testcase classname="A &amp; &quot;B&quot;" name="holds"></testcase>
         <testcase classname="A &amp; &quot;B&quot;" name="a &lt; �b"><failure type="refuted" message="a.failed &lt; 1: held in 0 of 1">refuted: a.failed &lt; 1: held in 0 of 1 (2 against 1)</failure></testcase>
+        <testcase classname="A &amp; &quot;B&quot;" name="whole"><skipped message="a.failed &lt; 1: the run is scaled">not judged: a.failed &lt; 1: the run is scaled (2 against 1)</skipped></testcase>
         <testcase classname="A &amp; &quot;B&quot;" name="few"><error type="inconclusive" message="a.failed &lt; 1: 1 of 5 repeats">inconclusive: a.failed &lt; 1: 1 of 5 repeats (2 against 1)</error></testcase></testsuite></testsuites>
         "#);
     }
