@@ -5,6 +5,7 @@
 //!
 //! - Counts (`counts`) must hold in every repeat: one counterexample refutes. In virtual time, times are counts, too.
 //! - Times (`times`) vary from run to run. The interval of their effect has to lie on one side.
+//! - A claim about the whole experiment is not judged in a scaled run. Its figures are shown.
 //! - An invalid measurement proves nothing. A late generator makes times longer, by a known bound.
 //!
 //! Judging is a pure function of the evidence.
@@ -36,6 +37,10 @@ pub struct Claim {
     pub min_effect: f64,
     /// Its refutation ends the run.
     pub abort: bool,
+    /// It holds for a scaled run, too.
+    pub any_scale: bool,
+    /// False: the run is scaled, and it is about the whole.
+    pub is_judged: bool,
 }
 
 /// The minimum effect of a hypothesis that names none: one percent.
@@ -88,12 +93,26 @@ pub fn judge(claims: &[Claim], case: Case<'_>, results: &Results) -> Judgement {
         })
         .collect();
     let is_timed = |at: &usize| case.is_timed(comparisons[*at].2);
-    let mut open: Vec<usize> = (0..comparisons.len()).filter(is_timed).collect();
+    let is_judged = |at: &usize| comparisons[*at].0.is_judged;
+    let (mut open, timed_unjudged): (Vec<usize>, Vec<usize>) =
+        (0..comparisons.len()).filter(is_timed).partition(is_judged);
     let counts = (0..comparisons.len()).filter(|at| !is_timed(at)).map(|at| {
         let (_, expr, comparison) = comparisons[at];
         (at, counts::expectation(expr, comparison, case, &figures))
     });
     let mut expectations: BTreeMap<usize, Expectation> = counts.collect();
+    if let Some(last) = case.looks.last() {
+        expectations.extend(timed_unjudged.into_iter().map(|at| {
+            let (claim, expr, comparison) = comparisons[at];
+            let timed = TimedComparison::new(comparison, claim.min_effect, last.repeats, case, &figures);
+            (at, timed.expectation(expr, last.error_rate))
+        }));
+    }
+    for (_, expectation) in expectations.iter_mut().filter(|(at, _)| !is_judged(at)) {
+        expectation.verdict = Verdict::NotJudged;
+        expectation.effect = None;
+        "the run is scaled".clone_into(&mut expectation.reason);
+    }
     let mut open_count = 0;
     for look in case.looks {
         let timed: Vec<TimedComparison> = open

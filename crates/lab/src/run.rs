@@ -500,10 +500,13 @@ impl ExperimentRun {
             record.looks = self.looks.looks().to_vec();
         }
         record.interrupted = !is_complete && record.aborted.is_none();
+        record.in_progress = false;
         record.verdict = match Verdict::worst(record.hypotheses.iter().map(|hypothesis| hypothesis.verdict)) {
             // Missing measurements leave the verdict open.
             _ if record.interrupted => Verdict::Inconclusive,
             _ if record.hypotheses.is_empty() && record.runs.iter().any(Run::is_invalid) => Verdict::Invalid,
+            // A run that decides nothing must not pass for one that supports its claims.
+            Verdict::NotJudged => Verdict::Inconclusive,
             verdict => verdict,
         };
         self.recorder.checkpoint(record)?;
@@ -551,6 +554,7 @@ pub(crate) fn record_of_one(title: &str, seed: Seed) -> Record {
         host: host::host(),
         planned: 1,
         interrupted: true,
+        in_progress: true,
         aborted: None,
         tests: Vec::new(),
         arms: Vec::new(),

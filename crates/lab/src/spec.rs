@@ -303,6 +303,9 @@ struct HypothesisTable {
     /// True: the run ends as soon as a comparison cannot hold any more. Default: false.
     #[serde(default)]
     abort: bool,
+    /// True: it holds for a run with `--scale`, too, which judges no other. Default: false.
+    #[serde(default)]
+    any_scale: bool,
 }
 
 /// A share in percent.
@@ -466,6 +469,10 @@ fn claim(table: HypothesisTable, names: Names<'_>, cells: &[Cell]) -> Result<Cla
         let place = |at: &Range<usize>| Some(start + at.start..start + at.end);
         let all = judge::parse_all(&expr, names);
         let all = all.map_err(|error| TomlError::new(error.message, place(&error.at)))?;
+        if !table.any_scale && all.iter().any(|(_, read)| read.has_scale()) {
+            let message = "`scale` is 1 unless the claim is judged in scaled runs: add any_scale = true to the hypothesis";
+            return Err(TomlError::new(message, place(&(0..expr.len()))));
+        }
         for selector in all.iter().flat_map(|(_, read)| read.selectors()) {
             window(selector, cells).map_err(|message| TomlError::new(message, place(&selector.at)))?;
         }
@@ -474,7 +481,8 @@ fn claim(table: HypothesisTable, names: Names<'_>, cells: &[Cell]) -> Result<Cla
     let expect = expect.collect::<Result<Vec<_>, TomlError>>()?;
     let min_effect = table.min_effect.map_or(judge::MIN_EFFECT, |percent| percent.0.0);
     let expect = expect.into_iter().flatten().collect();
-    Ok(Claim { text: table.text, expect, min_effect, abort: table.abort })
+    let (text, abort, any_scale) = (table.text, table.abort, table.any_scale);
+    Ok(Claim { text, expect, min_effect, abort, any_scale, is_judged: true })
 }
 
 /// Refuses a window that the selected loads do not have.
@@ -561,7 +569,15 @@ fn audit(names: Names<'_>, cells: &[Cell]) -> Option<Claim> {
     let expect: Vec<_> =
         exprs.into_iter().filter_map(|expr| Some((expr.clone(), judge::parse(&expr, names).ok()?))).collect();
     let text = "nothing was served beyond its limit".to_owned();
-    (!expect.is_empty()).then_some(Claim { text, expect, min_effect: judge::MIN_EFFECT, abort: false })
+    let min_effect = judge::MIN_EFFECT;
+    (!expect.is_empty()).then_some(Claim {
+        text,
+        expect,
+        min_effect,
+        abort: false,
+        any_scale: true,
+        is_judged: true,
+    })
 }
 
 fn reference(table: Table<'_>, names: Names<'_>) -> Result<(Reference, Vec<Selector>), TomlError> {

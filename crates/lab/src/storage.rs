@@ -5,7 +5,7 @@ mod find;
 use std::{
     borrow::Cow,
     collections::BTreeSet,
-    fs::{self, File},
+    fs::{self, File, TryLockError},
     io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
 };
@@ -65,7 +65,10 @@ impl Recorder {
         let create = |error| StorageError::Create { path: directory.to_owned(), error };
         fs::create_dir_all(directory).map_err(create)?;
         let path = directory.join(INTERVALS);
-        let intervals = BufWriter::new(File::create(&path).map_err(io(&path))?);
+        let file = File::create(&path).map_err(io(&path))?;
+        // The lock shows readers that the run goes on; it ends with the process. A file system may have no locks.
+        let _ = file.try_lock();
+        let intervals = BufWriter::new(file);
         Ok(Self { directory: directory.to_owned(), intervals })
     }
 
@@ -99,6 +102,13 @@ impl Recorder {
     }
 }
 
+/// True if a process writes this record now.
+#[must_use]
+pub fn is_in_progress(directory: &Path) -> bool {
+    let lock = File::open(directory.join(INTERVALS)).map(|file| file.try_lock_shared());
+    matches!(lock, Ok(Err(TryLockError::WouldBlock)))
+}
+
 /// Reads a record from its directory and folds its intervals.
 pub fn read(directory: &Path) -> Result<(Record, Results), StorageError> {
     read_into(directory, Results::watching)
@@ -122,7 +132,8 @@ fn read_into(
         let reason = format!("its schema is `{}`, and this program reads `{SCHEMA}`", version.schema);
         return Err(broken(&path, reason));
     }
-    let record: Record = serde_json::from_str(&text).map_err(|error| broken(&path, error.to_string()))?;
+    let mut record: Record = serde_json::from_str(&text).map_err(|error| broken(&path, error.to_string()))?;
+    record.in_progress = record.interrupted && is_in_progress(directory);
 
     let path = directory.join(INTERVALS);
     let mut lines = BufReader::new(File::open(&path).map_err(io(&path))?).lines().enumerate().peekable();

@@ -65,7 +65,12 @@ pub fn outlook(plan: &Plan, growth: f64) -> Option<Outlook> {
         (ttl_s, cache.outcome(trace, lifetime, 1.0))
     };
     let ttls = match chosen.lifetime.ttl {
-        Ttl::Fixed(_) => TTLS_S.into_iter().map(with_ttl).collect(),
+        Ttl::Fixed(_) => {
+            // Beyond the first one that is longer than the log all are the same.
+            let longer = TTLS_S.iter().position(|ttl_s| ttl_s * SECOND_NS > trace.totals().span_ns);
+            let shown = longer.map_or(TTLS_S.len(), |longest| longest + 1);
+            TTLS_S[..shown].iter().copied().map(with_ttl).collect()
+        }
         Ttl::Never | Ttl::Logged { .. } => Vec::new(),
     };
     Some(Outlook {
@@ -243,6 +248,8 @@ mod tests {
             [(10, (0.9, 0.1)), (60, (0.983, 0.017)), (300, (0.997, 0.003)), (3_600, (1.0, 0.0))]
         );
         assert_eq!(outlook.ttls[1].1.age_max_ns, 59 * SECOND_NS);
+        // The last one is longer than the log.
+        assert_eq!(outlook.ttls.last().map(|(ttl_s, _)| *ttl_s), Some(6 * 3_600));
         // Twice the requests in the same time, and as many loads a second.
         assert_eq!(figures(outlook.more_traffic), (0.95, 0.1));
         // Each of two nodes has its own load each ten to eleven seconds.

@@ -52,6 +52,9 @@ pub struct Record {
     pub planned: usize,
     /// True if the run was stopped, failed or was killed before its last measurement.
     pub interrupted: bool,
+    /// True while the run goes on. Not stored: whoever reads the record finds out.
+    #[serde(skip)]
+    pub in_progress: bool,
     /// The claim that could not hold any more and so ended the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub aborted: Option<String>,
@@ -551,6 +554,9 @@ pub struct Effect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
+    /// The claim is about the whole experiment, and the run is scaled.
+    #[serde(rename = "not_judged")]
+    NotJudged,
     /// The evidence supports the claim.
     Supported,
     /// The evidence is insufficient.
@@ -572,6 +578,7 @@ impl Verdict {
 impl std::fmt::Display for Verdict {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(match self {
+            Self::NotJudged => "not judged",
             Self::Supported => "supported",
             Self::Inconclusive => "inconclusive",
             Self::Refuted => "refuted",

@@ -34,12 +34,13 @@ pub fn check(args: ExperimentArgs) -> Result<Exit, CommandError> {
     if stop.is_cancelled() {
         return Ok(Exit::Undecided);
     }
-    print(&text(&checked, repeats))?;
+    let is_scaled = (options.scale - 1.0).abs() > f64::EPSILON;
+    print(&text(&checked, repeats, is_scaled))?;
     Ok(Exit::Done)
 }
 
 /// Tests and arms, time, memory and hypotheses.
-fn text(checked: &CheckedExperiment, repeats: u32) -> String {
+fn text(checked: &CheckedExperiment, repeats: u32, is_scaled: bool) -> String {
     let CheckedExperiment { experiment, clock, .. } = checked;
     let mut text = format!("{}\n\n", experiment.title);
     let tests = by_test(experiment);
@@ -60,7 +61,11 @@ fn text(checked: &CheckedExperiment, repeats: u32) -> String {
     let _ = writeln!(text, "\nmeasurements  {}: {time}", format_count(measurements));
     let _ = writeln!(text, "memory        {}", memory(checked));
     let comparisons: usize = experiment.claims.iter().map(|claim| claim.expect.len()).sum();
-    let _ = writeln!(text, "hypotheses    {}, with {comparisons} comparisons", experiment.claims.len());
+    let judged = experiment.claims.iter().filter(|claim| claim.is_judged).count();
+    let judged =
+        if is_scaled { format!("; scaled, it judges {judged} of them (any_scale)") } else { String::new() };
+    let _ =
+        writeln!(text, "hypotheses    {}, with {comparisons} comparisons{judged}", experiment.claims.len());
     let _ = writeln!(text, "setups        {}, and each of them works", experiment.cells.len());
     text
 }

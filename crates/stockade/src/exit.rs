@@ -90,7 +90,7 @@ impl Exit {
             _ if record.interrupted => Self::Undecided,
             Verdict::Supported => Self::Done,
             Verdict::Refuted => Self::Refuted,
-            Verdict::Inconclusive | Verdict::Invalid => Self::Undecided,
+            Verdict::Inconclusive | Verdict::Invalid | Verdict::NotJudged => Self::Undecided,
         }
     }
 }

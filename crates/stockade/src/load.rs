@@ -117,7 +117,7 @@ fn exit(
             done(&summary.measured)
         }
         Verdict::Refuted => Ok(Exit::Refuted),
-        Verdict::Invalid | Verdict::Inconclusive => Ok(Exit::Undecided),
+        Verdict::Invalid | Verdict::Inconclusive | Verdict::NotJudged => Ok(Exit::Undecided),
         Verdict::Supported => done(&summary.measured),
     }
 }

@@ -109,6 +109,7 @@ impl LoadRecord {
         let record = &mut self.record;
         record.runs.push(run);
         record.interrupted = was_cancelled;
+        record.in_progress = false;
         record.hypotheses = expectations
             .iter()
             .map(|expectation| Hypothesis {

@@ -68,13 +68,14 @@ impl SampledProcess {
         let (members, seen_running) = (BTreeMap::new(), BTreeSet::new());
         let mut process = Self { role, id, members, at: instant(), seen_running, has_changed: false, memory };
         process.members = process.cpu_times();
-        process.is_stopped();
         process
     }
 
     /// The next usage begins now.
     pub(super) fn begin(&mut self) {
         (self.members, self.at) = (self.cpu_times(), instant());
+        // A helper that stops itself has done so by now.
+        self.is_stopped();
     }
 
     /// The usage since the last sample; `None`: it has ended, or the last sample was just now.
@@ -208,6 +209,7 @@ mod tests {
     #[test]
     fn helper_that_waits_stopped_is_no_disturbance_and_a_stopped_worker_is() {
         let (mut server, mut process, [helper, worker]) = server_with_a_helper();
+        process.begin();
         assert!(!process.is_stopped(), "the helper was never seen running");
         let send = |id: u32, signal| {
             let id = Pid::from_raw(i32::try_from(id).expect("an id")).expect("an id");

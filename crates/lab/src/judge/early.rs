@@ -45,17 +45,16 @@ impl EarlyJudge<'_> {
     /// The first comparison with `abort = true` that cannot hold any more because of the latest measurement.
     #[must_use]
     pub fn refutation(&self, results: &Results, latest: Latest<'_>) -> Option<Refutation> {
-        if !self.claims.iter().any(|claim| claim.abort) {
+        if !self.judged().any(|(_, claim)| claim.abort) {
             return None;
         }
         let figures = Figures::of(results.runs());
         let timed_count = self
-            .claims
-            .iter()
-            .flat_map(|claim| &claim.expect)
+            .judged()
+            .flat_map(|(_, claim)| &claim.expect)
             .filter(|(_, comparison)| self.case.is_timed(comparison));
         let alpha = self.look.map(|look| look.error_rate / timed_count.count().max(1) as f64);
-        let aborting = self.claims.iter().enumerate().filter(|(_, claim)| claim.abort);
+        let aborting = self.judged().filter(|(_, claim)| claim.abort);
         let mut comparisons = aborting.flat_map(|(at, claim)| {
             claim
                 .expect
@@ -79,6 +78,11 @@ impl EarlyJudge<'_> {
                 failure.map(|(left, right)| Refutation { claim, comparison: of_claim, left, right })
             })
         })
+    }
+
+    /// The claims with a verdict, by index.
+    fn judged(&self) -> impl Iterator<Item = (usize, &Claim)> {
+        self.claims.iter().enumerate().filter(|(_, claim)| claim.is_judged)
     }
 
     /// Both sides of times that are refuted in this binding.

@@ -5,12 +5,14 @@
 //! comparison = sum ("<=" | "<" | ">=" | ">" | "==" | "!=") sum
 //! sum        = product (("+" | "-") product)*
 //! product    = factor (("*" | "/") factor)*
-//! factor     = number | duration | selector | "(" sum ")"
+//! factor     = number | duration | "scale" | selector | "(" sum ")"
 //! selector   = [TEST "/"] [ARM "."] metric ["(" window ")"]
 //! window     = from ".." to | "until first reclaim" | "after first reclaim"
 //!                                                all if TEST or ARM is missing;
 //!                                                 TEST may be a prefix of test paths
 //! ```
+//!
+//! `scale` is the factor of `--scale`, and 1 in a run of the whole.
 //!
 //! A window `(10s..50s)` follows its metric without a space: whole seconds since the start of the load, or those until,
 //! or after, the second in which the cache first evicted entries to make room.
@@ -59,6 +61,8 @@ pub struct Names<'a> {
 #[derive(Clone, Debug)]
 pub(super) enum Expr {
     Constant(f64),
+    /// The factor of `--scale`.
+    Scale(f64),
     Figure(Selector),
     Binary(Box<Expr>, Arithmetic, Box<Expr>),
 }
@@ -372,6 +376,9 @@ impl<'a> Parser<'a> {
             self.next += 1;
             return Ok(inner);
         }
+        if token == "scale" {
+            return Ok((Expr::Scale(1.0), FigureUnit::Number));
+        }
         if token.starts_with(|c: char| c.is_ascii_digit() || c == '.')
             && let Some(constant) = constant(token)
         {
@@ -406,7 +413,7 @@ fn constant(token: &str) -> Option<Result<(Expr, FigureUnit), String>> {
 impl Expr {
     pub(super) fn selectors<'a>(&'a self, into: &mut Vec<&'a Selector>) {
         match self {
-            Self::Constant(_) => {}
+            Self::Constant(_) | Self::Scale(_) => {}
             Self::Figure(selector) => into.push(selector),
             Self::Binary(left, _, right) => {
                 left.selectors(into);
@@ -415,10 +422,30 @@ impl Expr {
         }
     }
 
+    /// Sets `scale`.
+    fn scale(&mut self, factor: f64) {
+        match self {
+            Self::Scale(scale) => *scale = factor,
+            Self::Constant(_) | Self::Figure(_) => {}
+            Self::Binary(left, _, right) => {
+                left.scale(factor);
+                right.scale(factor);
+            }
+        }
+    }
+
+    fn has_scale(&self) -> bool {
+        match self {
+            Self::Scale(_) => true,
+            Self::Constant(_) | Self::Figure(_) => false,
+            Self::Binary(left, _, right) => left.has_scale() || right.has_scale(),
+        }
+    }
+
     /// Multiplies the bounds of every window by `factor`.
     fn stretch(&mut self, factor: f64) {
         match self {
-            Self::Constant(_) => {}
+            Self::Constant(_) | Self::Scale(_) => {}
             Self::Figure(selector) => {
                 selector.window = selector.window.map(|window| window.stretched(factor));
             }
@@ -432,7 +459,7 @@ impl Expr {
     /// Its value with the figures of its selectors; `None` if one has no figure, or if it is not finite.
     pub(super) fn value(&self, figure: &impl Fn(&Selector) -> Option<f64>) -> Option<f64> {
         let value = match self {
-            Self::Constant(value) => *value,
+            Self::Constant(value) | Self::Scale(value) => *value,
             Self::Figure(selector) => figure(selector)?,
             Self::Binary(left, op, right) => {
                 let (left, right) = (left.value(figure)?, right.value(figure)?);
@@ -451,7 +478,7 @@ impl Expr {
     pub(super) fn difference(&self, figure: &impl Fn(&Selector) -> Option<Quantity>) -> Option<Difference> {
         let of = |added| Difference { added, subtracted: Quantity::default() };
         match self {
-            Self::Constant(value) => Some(of(Quantity::exact(*value))),
+            Self::Constant(value) | Self::Scale(value) => Some(of(Quantity::exact(*value))),
             Self::Figure(selector) => figure(selector).map(of),
             Self::Binary(left, op, right) => {
                 let (a, b) = (left.difference(figure)?, right.difference(figure)?);
@@ -487,6 +514,18 @@ impl Comparison {
         self.left.selectors(&mut selectors);
         self.right.selectors(&mut selectors);
         selectors
+    }
+
+    /// Sets `scale`.
+    pub fn scale(&mut self, factor: f64) {
+        self.left.scale(factor);
+        self.right.scale(factor);
+    }
+
+    /// True if it depends on the factor of `--scale`.
+    #[must_use]
+    pub fn has_scale(&self) -> bool {
+        self.left.has_scale() || self.right.has_scale()
     }
 
     /// Multiplies the bounds of every window by `factor`.
@@ -594,6 +633,16 @@ mod tests {
         assert_eq!(windows(&comparison), written);
         comparison.stretch(0.5);
         assert_eq!(windows(&comparison), [Some("5s..25s".to_owned()), Some("0s..30s".to_owned()), None]);
+    }
+
+    #[test]
+    fn scale_is_one_until_the_run_is_scaled() {
+        let mut comparison = read("failed <= 1.5 * (20 + 300 * scale)").unwrap();
+        let right = |comparison: &Comparison| comparison.right.value(&|_| None).unwrap();
+        assert!(comparison.has_scale() && !read("failed <= 20").unwrap().has_scale());
+        assert!((right(&comparison) - 480.0).abs() < 1e-9);
+        comparison.scale(0.1);
+        assert!((right(&comparison) - 75.0).abs() < 1e-9);
     }
 
     #[test]

@@ -66,7 +66,7 @@ fn open_load(duration_ms: f64, audit: Option<Audit>) -> OpenFigures {
 
 fn claim(expr: &str, names: Names<'_>, min_effect: f64) -> Claim {
     let expect = vec![(expr.to_owned(), parse(expr, names).unwrap())];
-    Claim { text: "claim".to_owned(), expect, min_effect, abort: false }
+    Claim { text: "claim".to_owned(), expect, min_effect, abort: false, any_scale: false, is_judged: true }
 }
 
 fn results_of(evidence: &[Run]) -> Results {
@@ -682,4 +682,30 @@ fn complete_measurement_refutes_early_unless_it_is_invalid() {
     };
     assert!(is_refuted(&[]));
     assert!(!is_refuted(&["the generator was the bottleneck"]));
+}
+
+/// A claim that a scaled run does not judge has its figures, takes no share of the error rate, asks for no repeats and ends no run.
+#[test]
+fn claim_that_is_not_judged_has_figures_and_no_effect() {
+    let (tests, arms) = ([String::new()], ["a".to_owned()]);
+    let names = Names { tests: &tests, arms: &arms };
+    let results = results_of(&[run("", "a", 1, 4, 9_000.0)]);
+    let whole = |expr| Claim { abort: true, is_judged: false, ..claim(expr, names, MIN_EFFECT) };
+    let judged = claim("a.finished <= 20s", names, MIN_EFFECT);
+    let alone = judged_at(std::slice::from_ref(&judged), names, &one_look(1), None, &results);
+    let claims = [whole("a.finished < 1ms"), judged, whole("a.source_loads == 5")];
+    let all = judged_at(&claims, names, &one_look(1), None, &results);
+    let verdicts: Vec<_> = all.hypotheses.iter().map(|hypothesis| hypothesis.verdict).collect();
+    assert_eq!(verdicts, [Verdict::NotJudged, alone.hypotheses[0].verdict, Verdict::NotJudged]);
+    assert_eq!(all.hypotheses[1].expect, alone.hypotheses[0].expect);
+    assert_eq!(all.open_count, alone.open_count);
+    let sides = |at: usize| all.hypotheses[at].expect[0].left.zip(all.hypotheses[at].expect[0].right);
+    assert_eq!(sides(2), Some((4.0, 5.0)));
+    let (left, right) = sides(0).unwrap();
+    assert!((left - 9_000.0).abs() < 1e-6 && (right - 1.0).abs() < 1e-6, "{left} {right}");
+    assert_eq!(Verdict::worst(verdicts.into_iter()), alone.hypotheses[0].verdict);
+    let cells = [(String::new(), "a".to_owned())].into();
+    let case = Case { names, cells: &cells, repeats: 1, looks: &[], noise: None, clock: ClockKind::Live };
+    let judge = EarlyJudge { claims: &claims, case, look: Some(one_look(1)[0]) };
+    assert_eq!(judge.refutation(&results, Latest { test: "", arm: "a", repeat: 1, running: None }), None);
 }

@@ -173,7 +173,8 @@ fn hypotheses(record: &Record) -> Markup {
     html! {
         @if !record.hypotheses.is_empty() { h2 { "Hypotheses" } }
         @for hypothesis in &record.hypotheses {
-            p.claim { (badge(hypothesis.verdict)) " " (prose(&hypothesis.text)) }
+            @let is_open = record.in_progress && hypothesis.verdict == Verdict::Inconclusive;
+            p.claim { @if is_open { span.badge { "open" } } @else { (badge(hypothesis.verdict)) } " " (prose(&hypothesis.text)) }
             ul.found {
                 @for expectation in &hypothesis.expect {
                     li {

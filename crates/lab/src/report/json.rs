@@ -14,6 +14,11 @@ struct RecordJson<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     record: Option<&'a str>,
     interrupted: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    in_progress: bool,
+    /// The value of `--scale`; absent for the whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scale: Option<f64>,
     hypotheses: &'a [stockade_record::record::Hypothesis],
     arms: BTreeMap<String, ArmFigures>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -46,7 +51,9 @@ pub fn report(record: &Record, results: &Results, directory: Option<&str>) -> St
         experiment: &record.experiment,
         verdict: record.verdict,
         record: directory,
-        interrupted: record.interrupted,
+        interrupted: record.interrupted && !record.in_progress,
+        in_progress: record.in_progress,
+        scale: record.is_scaled().then_some(record.scale),
         hypotheses: &record.hypotheses,
         arms,
         agents: AgentReport::of_all(record.agents()),

@@ -7,19 +7,20 @@ use super::summary;
 use crate::metrics::Results;
 
 /// A refuted hypothesis is a failure; one without enough or without valid evidence is an error, because the run proved
-/// nothing.
+/// nothing. One that a scaled run does not judge is skipped.
 #[must_use]
 pub fn render(record: &Record, _: &Results) -> String {
     let count = |is_counted: fn(Verdict) -> bool| {
         record.hypotheses.iter().filter(|hypothesis| is_counted(hypothesis.verdict)).count()
     };
     let (failures, errors) = (count(|verdict| verdict == Verdict::Refuted), count(is_error));
+    let skipped = count(|verdict| verdict == Verdict::NotJudged);
     let (name, tests) = (printable(&record.experiment), record.hypotheses.len());
     let document = html! {
         (PreEscaped("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"))
-        testsuites name="stockade" tests=(tests) failures=(failures) errors=(errors) {
+        testsuites name="stockade" tests=(tests) failures=(failures) errors=(errors) skipped=(skipped) {
             (PreEscaped("\n"))
-            testsuite name=(name) tests=(tests) failures=(failures) errors=(errors) timestamp=(record.started_at) {
+            testsuite name=(name) tests=(tests) failures=(failures) errors=(errors) skipped=(skipped) timestamp=(record.started_at) {
                 (PreEscaped("\n"))
                 properties {
                     property name="stockade" value=(record.stockade) {}
@@ -31,6 +32,9 @@ pub fn render(record: &Record, _: &Results) -> String {
                     testcase classname=(name) name=(printable(&hypothesis.text)) {
                         @match hypothesis.verdict {
                             Verdict::Supported => {}
+                            Verdict::NotJudged => skipped message=(first_reason(hypothesis)) {
+                                (evidence(record, hypothesis))
+                            },
                             Verdict::Refuted => failure type="refuted" message=(first_reason(hypothesis)) {
                                 (evidence(record, hypothesis))
                             },
@@ -98,17 +102,19 @@ mod tests {
                 { "text": "holds", "verdict": "supported", "expect": [expect("supported", "held")] },
                 { "text": "a < \u{7}b", "verdict": "refuted",
                   "expect": [expect("supported", "held"), expect("refuted", "held in 0 of 1")] },
+                { "text": "whole", "verdict": "not_judged", "expect": [expect("not_judged", "the run is scaled")] },
                 { "text": "few", "verdict": "inconclusive", "expect": [expect("inconclusive", "1 of 5 repeats")] },
             ],
         });
         let record: Record = serde_json::from_value(record).unwrap();
         insta::assert_snapshot!(render(&record, &Results::default()), @r#"
         <?xml version="1.0" encoding="UTF-8"?>
-        <testsuites name="stockade" tests="3" failures="1" errors="1">
-        <testsuite name="A &amp; &quot;B&quot;" tests="3" failures="1" errors="1" timestamp="2026-11-23T10:00:00Z">
+        <testsuites name="stockade" tests="4" failures="1" errors="1" skipped="1">
+        <testsuite name="A &amp; &quot;B&quot;" tests="4" failures="1" errors="1" skipped="1" timestamp="2026-11-23T10:00:00Z">
         <properties><property name="stockade" value="0.1.0"></property><property name="seed" value="1"></property><property name="clock" value="one repeat; virtual time (computed; the source answers any number at once)"></property></properties>
         <testcase classname="A &amp; &quot;B&quot;" name="holds"></testcase>
         <testcase classname="A &amp; &quot;B&quot;" name="a &lt; �b"><failure type="refuted" message="a.failed &lt; 1: held in 0 of 1">refuted: a.failed &lt; 1: held in 0 of 1 (2 against 1)</failure></testcase>
+        <testcase classname="A &amp; &quot;B&quot;" name="whole"><skipped message="a.failed &lt; 1: the run is scaled">not judged: a.failed &lt; 1: the run is scaled (2 against 1)</skipped></testcase>
         <testcase classname="A &amp; &quot;B&quot;" name="few"><error type="inconclusive" message="a.failed &lt; 1: 1 of 5 repeats">inconclusive: a.failed &lt; 1: 1 of 5 repeats (2 against 1)</error></testcase></testsuite></testsuites>
         "#);
     }

@@ -25,11 +25,15 @@ pub fn snapshot(record: &Record, results: &Results) -> RunSnapshot {
     for hypothesis in &record.hypotheses {
         *verdicts.entry(hypothesis.verdict).or_default() += 1;
     }
+    let mut resource = resource(&record.stockade, &record.host, Some(&record.experiment));
+    if record.is_scaled() {
+        resource.push(("stockade.scale", record.scale.to_string()));
+    }
     RunSnapshot {
         planned: Some(record.planned as u64),
         finished: Some(record.runs.len() as u64),
         measurements: results.runs().iter().map(|evidence| Arc::new(evidence.telemetry())).collect(),
         verdicts,
-        resource: resource(&record.stockade, &record.host, Some(&record.experiment)),
+        resource,
     }
 }

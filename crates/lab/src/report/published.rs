@@ -30,11 +30,12 @@ fn all(record: &Record, results: &Results, text: fn(&Evidence, &HttpFigures) -> 
     if all.is_empty() { "nothing was measured over HTTP\n".to_owned() } else { all }
 }
 
-/// Identifies a measurement: `2026-01-31T10:00:00Z 100k/limited, repeat 1`.
+/// Identifies a measurement: `2026-01-31T10:00:00Z 100k/limited, repeat 1, scaled by 0.1`.
 fn id(record: &Record, evidence: &Evidence) -> String {
     let run = &evidence.run;
     let test = if run.test.is_empty() { String::new() } else { format!("{}/", run.test) };
-    format!("{} {test}{}, repeat {}", record.started_at, run.arm, run.repeat)
+    let scale = if record.is_scaled() { format!(", scaled by {}", record.scale) } else { String::new() };
+    format!("{} {test}{}, repeat {}{scale}", record.started_at, run.arm, run.repeat)
 }
 
 /// The first repeat of each arm of a test, in the format of the published test: siege's for connections, Vegeta's for

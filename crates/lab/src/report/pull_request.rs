@@ -87,7 +87,8 @@ fn capital(text: &str) -> String {
 /// `1 of 3 hypotheses refuted, 2 supported (TITLE)`
 fn head(record: &Record) -> String {
     let all = record.hypotheses.len();
-    let verdicts = [Verdict::Refuted, Verdict::Invalid, Verdict::Inconclusive, Verdict::Supported];
+    let verdicts =
+        [Verdict::Refuted, Verdict::Invalid, Verdict::Inconclusive, Verdict::Supported, Verdict::NotJudged];
     let counts = verdicts.into_iter().filter_map(|verdict| {
         let count = record.hypotheses.iter().filter(|hypothesis| hypothesis.verdict == verdict).count();
         (count > 0).then_some((count, verdict))
@@ -100,13 +101,19 @@ fn head(record: &Record) -> String {
     if record.interrupted {
         counts.insert(0, format!("{} of {} measurements made", record.runs.len(), record.planned));
     }
+    if record.is_scaled() {
+        counts.push(format!("scaled by {}", record.scale));
+    }
     let title = escape(&record.experiment);
     if counts.is_empty() { title } else { format!("{} ({title})", counts.join(", ")) }
 }
 
 /// The first hypothesis with the worst verdict, and why.
 fn reason(record: &Record) -> Option<String> {
-    let open = |hypothesis: &&Hypothesis| hypothesis.verdict != Verdict::Supported;
+    if record.hypotheses.iter().all(|hypothesis| hypothesis.verdict == Verdict::NotJudged) {
+        return summary::not_judged(record);
+    }
+    let open = |hypothesis: &&Hypothesis| hypothesis.verdict > Verdict::Supported;
     let worst = record.hypotheses.iter().filter(open).max_by_key(|hypothesis| hypothesis.verdict)?;
     // Of equals, `max_by_key` returns the last.
     let worst = record.hypotheses.iter().find(|hypothesis| hypothesis.verdict == worst.verdict)?;

@@ -309,7 +309,9 @@ pub(super) fn conclusion(record: &Record) -> Vec<String> {
 fn verdicts(record: &Record) -> Vec<String> {
     let all = record.hypotheses.len();
     let of = |verdict: Verdict| record.hypotheses.iter().filter(|known| known.verdict == verdict).count();
-    let counts: Vec<_> = [Verdict::Supported, Verdict::Refuted, Verdict::Inconclusive, Verdict::Invalid]
+    let verdicts =
+        [Verdict::Supported, Verdict::Refuted, Verdict::Inconclusive, Verdict::Invalid, Verdict::NotJudged];
+    let counts: Vec<_> = verdicts
         .into_iter()
         .filter(|verdict| of(*verdict) > 0)
         .map(|verdict| match of(verdict) {
@@ -318,7 +320,12 @@ fn verdicts(record: &Record) -> Vec<String> {
         })
         .collect();
     let counts = counts.join(", ") + ".";
-    let mut sentences = vec![counts[..1].to_uppercase() + &counts[1..]];
+    let mut sentences = vec![if record.in_progress {
+        format!("So far: {counts}")
+    } else {
+        counts[..1].to_uppercase() + &counts[1..]
+    }];
+    sentences.extend(not_judged(record));
     for (_, hypothesis, expectation) in expectations(record) {
         if expectation.verdict == Verdict::Refuted {
             let [left, right] = sides(record, expectation);
@@ -329,6 +336,14 @@ fn verdicts(record: &Record) -> Vec<String> {
         }
     }
     sentences
+}
+
+/// Why hypotheses are not judged; `None`: all are.
+pub(super) fn not_judged(record: &Record) -> Option<String> {
+    let is_not_judged = |hypothesis: &Hypothesis| hypothesis.verdict == Verdict::NotJudged;
+    let reason =
+        "A scaled run judges the hypotheses with `any_scale = true`: the others are about the whole.";
+    record.hypotheses.iter().any(is_not_judged).then(|| reason.to_owned())
 }
 
 /// Errors of an arm over all its repeats, and failures without an error: dropped stores, unsent requests, steal.
@@ -376,6 +391,7 @@ fn errors(arm: &str, repeats: &[&Evidence]) -> impl Iterator<Item = String> + us
 #[must_use]
 pub fn verdict(record: &Record) -> String {
     match record.verdict {
+        _ if record.in_progress => "in progress".to_owned(),
         _ if record.interrupted => "interrupted".to_owned(),
         Verdict::Invalid => Verdict::Invalid.to_string(),
         _ if record.hypotheses.is_empty() => "measured, nothing claimed".to_owned(),

@@ -40,6 +40,7 @@ pub fn render(record: &Record, results: &Results) -> String {
 
 pub(super) fn mark(verdict: Verdict) -> &'static str {
     match verdict {
+        Verdict::NotJudged => "-",
         Verdict::Supported => "✓",
         Verdict::Refuted => "✗",
         Verdict::Inconclusive => "?",

@@ -14,7 +14,7 @@ pub enum ScaleError {
 }
 
 impl Experiment {
-    /// Multiplies the dimensions that the file lists.
+    /// Multiplies the dimensions that the file lists. Claims that do not hold at any scale are not judged any more.
     ///
     /// # Errors
     /// [`ScaleError`] where a file with the scaled values would be invalid.
@@ -33,6 +33,10 @@ impl Experiment {
             if dimension == Scaled::LoadDuration {
                 self.scale_windows(factor);
             }
+        }
+        for claim in &mut self.claims {
+            claim.is_judged = claim.any_scale;
+            claim.expect.iter_mut().for_each(|(_, comparison)| comparison.scale(factor));
         }
         Ok(())
     }
@@ -80,5 +84,21 @@ mod tests {
         let nothing =
             "--scale 0.04 leaves less than a second of the window `(10s..30s)`: scale by 0.05 or more";
         assert_eq!(scale(&window, 0.04), refused(nothing));
+    }
+
+    #[test]
+    fn scaled_experiment_judges_the_claims_that_hold_at_any_scale() {
+        let text = open_with(
+            "[[hypothesis]]\ntext = \"whole\"\nexpect = [\"requests == 600\"]\n\
+             [[hypothesis]]\ntext = \"any\"\nexpect = [\"requests == 600 * scale\"]\nany_scale = true",
+        );
+        let mut experiment = Experiment::parse("t.toml", &text).unwrap();
+        let judged = |experiment: &Experiment| -> Vec<_> {
+            experiment.claims.iter().filter(|claim| claim.is_judged).map(|claim| claim.text.clone()).collect()
+        };
+        let implicit = "nothing was served beyond its limit";
+        assert_eq!(judged(&experiment), ["whole", "any", implicit]);
+        experiment.scale(0.5).unwrap();
+        assert_eq!(judged(&experiment), ["any", implicit]);
     }
 }

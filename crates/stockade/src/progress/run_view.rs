@@ -175,6 +175,7 @@ impl RunView {
             Verdict::Supported => 1,
             Verdict::Invalid => 2,
             Verdict::Inconclusive => 3,
+            Verdict::NotJudged => 4,
         });
     }
 
@@ -203,6 +204,7 @@ impl RunView {
                 Verdict::Refuted => ("✗", Style::new().red()),
                 Verdict::Invalid => ("!", Style::new().yellow()),
                 Verdict::Inconclusive => ("?", Style::new().yellow()),
+                Verdict::NotJudged => ("-", Style::new()),
             };
             let verdict = paint.apply(style, &format!("{mark} {verdict:12}"));
             paint.row(if index == 0 { "so far" } else { "" }, &format!("{verdict} {text}"), width)

@@ -112,8 +112,7 @@ impl Pages {
             "/" => {
                 let IndexedRecords { records, unreadable, .. } = read(&self.directory)?;
                 let unreadable: Vec<_> = unreadable.iter().map(ToString::to_string).collect();
-                let place = self.directory.display().to_string();
-                page(records::list(&place, &records, &unreadable, &self.access.query()))
+                page(records::list(&self.directory, &records, &unreadable, &self.access.query()))
             }
             "/record" => match self.find(ids.get(..1).unwrap_or_default())?.first() {
                 Some(directory) => {

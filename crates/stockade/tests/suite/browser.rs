@@ -99,10 +99,37 @@ impl Browser {
 
     /// Keeps a picture of the window as `target/tmp/NAME.png`.
     pub fn picture(&self, name: &str) {
-        let picture = self.devtools("Page.captureScreenshot", &json!({}));
+        self.keep_picture(name, &json!({}));
+    }
+
+    /// Keeps a picture of the whole page, also of what is not in the window.
+    pub fn picture_of_all(&self, name: &str) {
+        self.keep_picture(name, &json!({ "captureBeyondViewport": true }));
+    }
+
+    fn keep_picture(&self, name: &str, parameters: &Value) {
+        let picture = self.devtools("Page.captureScreenshot", parameters);
         let picture = STANDARD.decode(picture["data"].as_str().expect("a picture")).expect("base64");
         fs::write(Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.png")), picture)
             .expect("it is written");
+    }
+
+    /// Waits until each plot that this selects has been drawn, without scrolling to it, and returns their coloured pixels and the texts
+    /// of their legends.
+    pub fn drawn_plots(&self, selector: &str) -> Vec<(u64, String)> {
+        let selector = format!("{selector}:not([hidden])");
+        let legends = self.run(&format!(
+            "return (async () => {{
+                const plots = () => [...document.querySelectorAll({selector:?})];
+                const isDrawn = () => plots().length && plots().every((figure) => figure.chart);
+                while (!isDrawn()) await new Promise(requestAnimationFrame);
+                for (let frame = 0; frame < 3; frame++) await new Promise(requestAnimationFrame);
+                return plots().map((figure) => figure.querySelector('.u-legend')?.innerText ?? '');
+            }})()"
+        ));
+        let legends = legends.as_array().expect("plots").iter();
+        let legends = legends.map(|legend| legend.as_str().expect("text").to_owned());
+        self.coloured_pixels(&selector).into_iter().zip(legends).collect()
     }
 
     pub fn resize(&self, width: u32, height: u32) {

@@ -27,6 +27,7 @@ mod reference;
 mod report;
 mod run;
 mod running;
+mod scaled;
 mod secrets;
 mod setups;
 mod shared;

@@ -6,7 +6,12 @@ use stockade_services::free_port;
 
 use crate::{running::Running, support::Sandbox};
 
-/// The files work as written: each hypothesis holds.
+/// The file with all of its hypotheses judged at any scale.
+fn judged_at_any_scale(text: &str) -> String {
+    text.replace("any_scale = true", "").replace("[[hypothesis]]", "[[hypothesis]]\nany_scale = true")
+}
+
+/// The files work as written: each hypothesis holds, and a scaled run judges one of them.
 #[test]
 fn init_writes_an_experiment_that_is_supported() {
     for (target, measurements) in [("engine", "3: 6m of simulated time"), ("proxy", "2: 60s of load")] {
@@ -17,9 +22,12 @@ fn init_writes_an_experiment_that_is_supported() {
         let check = sandbox.stockade(&["check", "experiment.toml"]);
         assert_eq!(check.code, 0, "{}", check.stderr);
         assert!(check.stdout.contains(measurements), "{}", check.stdout);
-        let run = sandbox.stockade(&["run", "experiment.toml", "--scale", "0.2", "--out", "record"]);
-        assert_eq!(run.code, 0, "{target}: {}{}", run.stdout, run.stderr);
         let text = fs::read_to_string(sandbox.path().join("experiment.toml")).expect("it was written");
+        assert_eq!(text.matches("any_scale = true").count(), 1, "{text}");
+        let all = sandbox.file("all.toml", &judged_at_any_scale(&text));
+        let run = sandbox.stockade(&["run", &all, "--scale", "0.2", "--out", "record"]);
+        assert_eq!(run.code, 0, "{target}: {}{}", run.stdout, run.stderr);
+        assert!(!run.stdout.contains("not judged"), "{}", run.stdout);
         assert!(text.starts_with("#:schema ./experiment.schema.json\n"), "{text}");
         assert!(sandbox.path().join("experiment.schema.json").exists());
     }
@@ -50,6 +58,7 @@ fn init_of_a_url_works_with_a_cache_at_its_addresses() {
     fs::write(&path, at(cache)).expect("writable");
     let check = sandbox.stockade(&["check", "mine.toml"]);
     assert_eq!(check.code, 0, "{}", check.stderr);
+    fs::write(&path, judged_at_any_scale(&at(cache))).expect("writable");
     let run = sandbox.stockade(&["run", "mine.toml", "--scale", "0.2", "--out", "record"]);
     assert_eq!(run.code, 0, "{}{}", run.stdout, run.stderr);
 }

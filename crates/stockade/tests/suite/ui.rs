@@ -305,14 +305,21 @@ expect = ["success == 1"]
 
 /// The pages of two records, of which the later one has another `ttl`.
 fn browse(sandbox: &Sandbox) -> (Running, SocketAddr) {
-    for (name, text) in
-        [("first", SIMULATED.to_owned()), ("second", SIMULATED.replace("1s\"\n[load]", "3s\"\n[load]"))]
-    {
-        let file = sandbox.file(&format!("{name}.toml"), &text);
+    browse_with(sandbox, &SIMULATED.replace("1s\"\n[load]", "3s\"\n[load]"))
+}
+
+/// The pages of a record and of this one.
+fn browse_with(sandbox: &Sandbox, second: &str) -> (Running, SocketAddr) {
+    for (name, text) in [("first", SIMULATED), ("second", second)] {
+        let file = sandbox.file(&format!("{name}.toml"), text);
         let run = sandbox.stockade(&["run", &file, "--out", &format!("records/{name}")]);
         assert_eq!(run.code, 0, "{}", run.stderr);
     }
-    let ui = Running::start(sandbox, &["ui", "records", "--listen", "0"], "");
+    serve_records(sandbox, "records")
+}
+
+fn serve_records(sandbox: &Sandbox, directory: &str) -> (Running, SocketAddr) {
+    let ui = Running::start(sandbox, &["ui", directory, "--listen", "0"], "");
     let url = ui.stdout_line();
     let address = url.trim().strip_prefix("http://").and_then(|url| url.strip_suffix('/')).expect("a URL");
     let address = address.parse().expect("an address");
@@ -383,5 +390,104 @@ fn records_are_chosen_and_laid_over_one_another_in_chromium() {
     for line in ["A: none requests", "B: none requests", "B: stampede source loads"] {
         assert!(lines.contains(line), "{line}: {lines}");
     }
+    assert_eq!(browser.console(), [""; 0]);
+}
+
+/// A line has as many points as its record has seconds, and nothing is drawn after them.
+#[test]
+fn line_of_an_overlay_ends_with_its_record_in_chromium() {
+    let sandbox = Sandbox::new();
+    let shorter = SIMULATED.replace("duration = \"10s\"", "duration = \"5s\"");
+    let (_ui, address) = browse_with(&sandbox, &shorter);
+    let list = body(address, "/");
+    let ids = ids(&list);
+    let browser = Browser::start();
+    browser.visit(&format!("http://{address}/overlay?r={}&r={}", ids[0], ids[1]));
+    let drawn = browser.drawn_plots("main figure[data-plot]");
+    browser.picture_of_all("overlay-of-lengths");
+    assert!(drawn.len() >= 5 && drawn.iter().all(|(pixels, _)| *pixels > 20), "{drawn:?}");
+    assert!(drawn[0].1.starts_with("seconds0:04"), "{drawn:?}");
+    // The later record is B, with the arms of index 2 and 3.
+    let points = browser.run(
+        "const { plot } = document.querySelector('main figure[data-plot]');
+         return [plot.xs.length, ...plot.lines.map((line) => [line.arm < 2, line.ys.length].join(' '))].sort()",
+    );
+    assert_eq!(
+        points.to_string(),
+        r#"[10,"false 5","false 5","false 5","false 5","true 10","true 10","true 10","true 10"]"#
+    );
+    // With A out of view, nothing is left of the right half.
+    let halves = browser.run(
+        "return (async () => {
+            document.querySelectorAll('[data-arm=\"0\"], [data-arm=\"1\"]').forEach((box) => box.click());
+            for (let frame = 0; frame < 3; frame++) await new Promise(requestAnimationFrame);
+            const { ctx: { canvas }, bbox } = document.querySelector('main figure[data-plot]').chart;
+            // Chromium advises against reading a canvas twice that is drawn by the graphics card.
+            const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext('2d', { willReadFrequently: true });
+            copy.drawImage(canvas, 0, 0);
+            const coloured = (from, to) => {
+                const { data } = copy.getImageData(bbox.left + bbox.width * from, bbox.top, bbox.width * (to - from), bbox.height);
+                let count = 0;
+                for (let at = 0; at < data.length; at += 4) {
+                    const part = [...data.subarray(at, at + 3)];
+                    if (data[at + 3] > 0 && Math.max(...part) - Math.min(...part) > 30) count += 1;
+                }
+                return count;
+            };
+            return [coloured(0, 0.5) > 20, coloured(0.5, 1)];
+        })()",
+    );
+    assert_eq!(halves.to_string(), "[true,0]");
+    assert_eq!(browser.console(), [""; 0]);
+}
+
+/// While the second arm is measured: its own page, the list of records, and the page of its record.
+#[test]
+fn run_that_goes_on_is_in_progress_on_every_page_in_chromium() {
+    let sandbox = Sandbox::new();
+    let longer = EXPERIMENT.replace("duration = \"2s\"", "duration = \"8s\"");
+    let (run, address, path) = start_of(&longer, &sandbox, "0");
+    let browser = Browser::start();
+    browser.visit(&format!("http://{address}{path}"));
+    let badges = "[...document.querySelectorAll('main .badge')].map((badge) => badge.innerText)";
+    let live = browser.run(&format!(
+        "return (async () => {{
+            while (!document.querySelector('main td')) await new Promise(requestAnimationFrame);
+            return [Boolean(document.getElementById('now')), ...{badges}];
+        }})()"
+    ));
+    assert_eq!(live.to_string(), r#"[true,"in progress","open"]"#);
+    let text = browser.run("return document.querySelector('main').innerText");
+    let text = text.as_str().expect("text");
+    assert!(text.contains("So far: 1 of 1 inconclusive.") && !text.contains("interrupted"), "{text}");
+    browser.run(
+        "return (async () => {
+            const points = (figure) => Math.max(0, ...figure.plot.lines.filter((line) => line.ys.length < 8).map((line) => line.ys.length));
+            const figure = () => document.querySelector('#now figure[data-plot]');
+            while (!figure()?.plot || points(figure()) < 3) await new Promise(requestAnimationFrame);
+        })()",
+    );
+    let drawn = browser.drawn_plots("figure[data-plot]");
+    browser.picture_of_all("live-all");
+    assert!(drawn.len() >= 10 && drawn.iter().all(|(pixels, _)| *pixels > 10), "{drawn:?}");
+    for (_, legend) in &drawn {
+        assert!(!legend.contains("seconds") || legend.contains("0:0"), "{legend}");
+    }
+    // Its last second, which the arm before has as well.
+    let (_, current) = drawn[0].1.split_once("stampede requests").expect("the measured arm");
+    assert!(current.starts_with(|c: char| c.is_ascii_digit()), "{drawn:?}");
+    let (ui, records) = serve_records(&sandbox, ".");
+    let shows = |words: &str, verdict: &str| {
+        let list = body(records, "/");
+        let record = body(records, &format!("/record?r={}", ids(&list)[0]));
+        assert!(list.contains(&format!("<span class=\"note\">{words}</span>")), "{list}");
+        assert!(record.contains(&format!("<span class=\"badge {verdict}\">{verdict}</span>")), "{record}");
+    };
+    shows("in progress", "in progress");
+    let json = sandbox.stockade(&["report", "record", "--format", "json"]).stdout;
+    assert!(json.contains("\"interrupted\":false,\"in_progress\":true"), "{json}");
+    assert_eq!(run.stopped_by(Signal::INT).code, 98);
+    shows("not complete", "interrupted");
+    drop(ui);
     assert_eq!(browser.console(), [""; 0]);
 }

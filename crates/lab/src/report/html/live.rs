@@ -155,13 +155,17 @@ impl LiveMeasurement {
 
     /// The plots of its test: this arm so far, and those that were measured before.
     fn plots(&self) -> PagePlots {
-        let arm = |arm: usize, moments, is_live| ArmMoments { arm, name: &self.arms[arm], moments, is_live };
+        let seconds = self.seconds();
+        let arm = |arm: usize, moments, is_live| {
+            let name = self.arms[arm].as_str();
+            ArmMoments { arm, name, moments, seconds, is_live }
+        };
         let mut arms: Vec<_> =
             self.before.iter().map(|(index, moments)| arm(*index, moments.as_slice(), false)).collect();
         arms.push(arm(self.arm, self.moments.as_slice(), true));
         arms.sort_by_key(|arm| arm.arm);
         let (test, stages) = (self.test.as_str(), self.stages.clone());
-        let plots = over_time::plots(&TestSeconds { test, seconds: self.seconds(), arms, stages });
+        let plots = over_time::plots(&TestSeconds { test, seconds, arms, stages });
         PagePlots { arms: self.arms.clone(), plots }
     }
 }

@@ -175,6 +175,8 @@ pub(super) struct ArmMoments<'a> {
     pub(super) arm: usize,
     pub(super) name: &'a str,
     pub(super) moments: &'a [Moment],
+    /// The length of its own load.
+    pub(super) seconds: u64,
     /// True: its measurement goes on, and figures that it lacks may come.
     pub(super) is_live: bool,
 }
@@ -184,18 +186,17 @@ struct ArmSeconds<'a> {
     arm: usize,
     name: &'a str,
     groups: Vec<Vec<&'a Moment>>,
-    /// The points so far, if its measurement goes on.
-    live: Option<usize>,
+    seconds: u64,
+    /// Its points: so far, if its measurement goes on.
+    points: usize,
+    is_live: bool,
 }
 
 impl ArmSeconds<'_> {
     /// The figures of a line so far; `None`: it has none, and none will come.
     fn shown(&self, mut ys: Column) -> Option<Column> {
-        if let Some(points) = self.live {
-            ys.0.truncate(points);
-            return Some(ys);
-        }
-        ys.has_some().then_some(ys)
+        ys.0.truncate(self.points);
+        (self.is_live || ys.has_some()).then_some(ys)
     }
 }
 
@@ -212,11 +213,10 @@ impl Points {
     }
 
     fn arms<'a>(&self, of: &TestSeconds<'a>) -> Vec<ArmSeconds<'a>> {
-        let arm = |&ArmMoments { arm, name, moments, is_live }: &ArmMoments<'a>| ArmSeconds {
-            arm,
-            name,
-            groups: self.groups(moments),
-            live: is_live.then(|| self.count(moments)),
+        let arm = |&ArmMoments { arm, name, moments, seconds, is_live }: &ArmMoments<'a>| {
+            let end = if is_live { moments.last().map_or(0, |last| last.second + 1) } else { seconds };
+            let points = usize::try_from(end.div_ceil(self.at_once)).unwrap_or(usize::MAX);
+            ArmSeconds { arm, name, groups: self.groups(moments, seconds), seconds, points, is_live }
         };
         of.arms.iter().map(arm).collect()
     }
@@ -229,12 +229,6 @@ impl Points {
         }
     }
 
-    /// The points up to the last of these seconds.
-    fn count(&self, moments: &[Moment]) -> usize {
-        let points = moments.last().map_or(0, |last| last.second / self.at_once + 1);
-        usize::try_from(points).unwrap_or(usize::MAX)
-    }
-
     fn xs(&self) -> Column {
         (0..self.seconds)
             .step_by(usize::try_from(self.at_once).unwrap_or(1))
@@ -242,10 +236,10 @@ impl Points {
             .collect()
     }
 
-    /// The whole seconds of a load by point; what finished after the load is left out.
-    fn groups<'a>(&self, moments: &'a [Moment]) -> Vec<Vec<&'a Moment>> {
+    /// The whole seconds of a load of this length by point; what finished after the load is left out.
+    fn groups<'a>(&self, moments: &'a [Moment], seconds: u64) -> Vec<Vec<&'a Moment>> {
         let mut groups = vec![Vec::new(); usize::try_from(self.seconds.div_ceil(self.at_once)).unwrap_or(0)];
-        for moment in moments.iter().filter(|moment| moment.second < self.seconds) {
+        for moment in moments.iter().filter(|moment| moment.second < seconds) {
             let group = usize::try_from(moment.second / self.at_once).unwrap_or(usize::MAX);
             groups[group].push(moment);
         }
@@ -254,7 +248,7 @@ impl Points {
 
     fn column(&self, arm: &ArmSeconds<'_>, figure: impl Fn(&Seconds<'_>) -> Option<f64>) -> Column {
         let point = |(group, moments): (u64, &Vec<&Moment>)| {
-            let count = self.at_once.min(self.seconds - group * self.at_once);
+            let count = self.at_once.min(arm.seconds.saturating_sub(group * self.at_once)).max(1);
             figure(&Seconds { count, moments })
         };
         (0..).zip(&arm.groups).map(point).collect()
@@ -271,14 +265,17 @@ pub(super) fn measured<'a>(
     let seconds = record.arms.iter().filter_map(|arm| lasts(&arm.name)).reduce(f64::max)?;
     let measured = record.arms.iter().enumerate().filter(|(_, arm)| lasts(&arm.name).is_some());
     let arms = measured.map(|(arm, Arm { name, .. })| {
-        let moments = results.moments(test, name);
-        ArmMoments { arm, name, moments, is_live: false }
+        let (moments, seconds) = (results.moments(test, name), whole(lasts(name).unwrap_or_default()));
+        ArmMoments { arm, name, moments, seconds, is_live: false }
     });
     let run = results.runs().iter().map(|evidence| &evidence.run).find(|run| run.test == test);
     let stages = stages(run.map_or(&[][..], |run| &run.stages), seconds);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 30 days")]
-    let seconds = seconds as u64;
-    Some(TestSeconds { test, seconds, arms: arms.collect(), stages })
+    Some(TestSeconds { test, seconds: whole(seconds), arms: arms.collect(), stages })
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 30 days")]
+fn whole(seconds: f64) -> u64 {
+    seconds as u64
 }
 
 /// The plots of a test. Counts are the mean of the seconds of a point, times the worst.
@@ -450,8 +447,8 @@ fn heat(points: &Points, arms: &[ArmSeconds<'_>]) -> PlotData {
     plot.cells_per_decade = HEAT_CELLS_PER_DECADE;
     for arm in arms {
         let mut cells: Vec<Vec<i64>> = arm.groups.iter().map(|group| cells(group)).collect();
-        cells.truncate(arm.live.unwrap_or(usize::MAX));
-        if arm.live.is_some() || cells.iter().any(|second| !second.is_empty()) {
+        cells.truncate(arm.points);
+        if arm.is_live || cells.iter().any(|second| !second.is_empty()) {
             plot.views.push(arm.name.to_owned());
             plot.heat.push(HeatData { arm: arm.arm, cells });
         }
@@ -462,7 +459,7 @@ fn heat(points: &Points, arms: &[ArmSeconds<'_>]) -> PlotData {
 
 /// The arm that is measured now, or the first one.
 fn live_view(arms: &[ArmSeconds<'_>]) -> usize {
-    arms.iter().position(|arm| arm.live.is_some()).unwrap_or_default()
+    arms.iter().position(|arm| arm.is_live).unwrap_or_default()
 }
 
 /// Pairs of cell and count.

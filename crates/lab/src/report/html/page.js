@@ -86,6 +86,13 @@ const report = (() => {
       return this.plot.lines.filter((line) => hasValues(line) && (line.view === null || line.view === this.view));
     }
 
+    // The point whose figures the legend has while there is no crosshair: the last one that every line has.
+    last() {
+      const { xs } = this.plot;
+      const ends = this.lines().map((line) => line.ys.findLastIndex((y) => y !== null));
+      return Math.max(0, Math.min(xs.length - 1, ...ends));
+    }
+
     // Its view, axis and zoom.
     state() {
       const { min, max } = this.chart.scales.x;
@@ -168,7 +175,10 @@ const report = (() => {
           show: kind === "stack" || this.isOn(line),
           spanGaps: this.plot.x !== "seconds",
           points: { show: this.plot.x !== "seconds" && this.plot.x !== "percentile" },
-          value: (_, __, ___, index) => shown(unit, index === null ? null : line.ys[index]),
+          value: (_, __, ___, index) => {
+            const y = line.ys[index ?? this.last()];
+            return (index ?? null) === null && (y ?? null) === null ? "" : shown(unit, y);
+          },
         };
       });
     }
@@ -186,7 +196,10 @@ const report = (() => {
             x: { time: false, distr: isTime ? 1 : 3, range: (_, least, most) => [least, most] },
             y: isHeat ? this.heatScale() : this.lineScale(),
           },
-          series: [{ label: plot.x, value: (_, x) => (x === null ? "–" : X_TEXT[plot.x](x)) }, ...this.series()],
+          series: [
+            { label: plot.x, value: (_, __, ___, index) => X_TEXT[plot.x](plot.xs[index ?? this.last()]) },
+            ...this.series(),
+          ],
           axes: [this.xAxis(), this.yAxis()],
           cursor: {
             sync: isTime ? { key: plot.sync, setSeries: false } : undefined,
@@ -362,6 +375,7 @@ const report = (() => {
   }
 
   const draw = (figure) => {
+    observer.unobserve(figure);
     const chart = new Chart(figure, figure.plot);
     chart.body.tabIndex = 0;
     chart.body.setAttribute("role", "application");
@@ -372,24 +386,28 @@ const report = (() => {
     chart.body.addEventListener("keydown", (event) => chart.key(event));
     drawn.push(chart);
   };
-  // A plot is drawn when it comes into view: a page of a hundred opens as fast as a page of one.
+  const undrawn = () =>
+    [...document.querySelectorAll("figure[data-plot]:not([hidden])")].filter((figure) => !figure.chart);
+  // A plot is drawn when it comes into view: a page of a hundred opens as fast as a page of one. The others follow one by one
+  // while the browser has nothing else to do, so that a picture of the whole page has them.
   const observer = new IntersectionObserver(
     (entries) => {
-      for (const entry of entries.filter((entry) => entry.isIntersecting && !entry.target.chart)) {
-        observer.unobserve(entry.target);
-        draw(entry.target);
-      }
+      for (const entry of entries.filter((entry) => entry.isIntersecting && !entry.target.chart)) draw(entry.target);
     },
     { rootMargin: "400px" },
   );
-  window.addEventListener("beforeprint", () => {
-    [...document.querySelectorAll("figure[data-plot]:not([hidden])")]
-      .filter((figure) => !figure.chart)
-      .forEach((figure) => {
-        observer.unobserve(figure);
-        draw(figure);
-      });
-  });
+  const whenIdle = window.requestIdleCallback ?? ((then) => setTimeout(then, 20));
+  let isRestDue = false;
+  const drawRest = () => {
+    if (isRestDue || !undrawn().length) return;
+    isRestDue = true;
+    whenIdle(() => {
+      isRestDue = false;
+      undrawn().slice(0, 1).forEach(draw);
+      drawRest();
+    });
+  };
+  window.addEventListener("beforeprint", () => undrawn().forEach(draw));
 
   const isEmpty = (plot) => !plot.lines.some(hasValues) && !(plot.heat ?? []).some((arm) => arm.cells.length);
 
@@ -405,6 +423,7 @@ const report = (() => {
       figure.hidden = isEmpty(figure.plot);
       observer.observe(figure);
     });
+    drawRest();
     root.querySelectorAll("[data-arm]").forEach((box) => {
       const arm = Number(box.dataset.arm);
       box.parentElement.style.setProperty("--arm", colour(arm));
@@ -472,6 +491,7 @@ const report = (() => {
       requested = null;
       root.querySelectorAll("figure[data-plot]").forEach((figure) => (figure.hidden = isEmpty(figure.plot)));
       drawn.filter((chart) => root.contains(chart.figure)).forEach((chart) => chart.refresh());
+      drawRest();
     });
   };
 

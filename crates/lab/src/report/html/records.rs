@@ -1,6 +1,9 @@
 //! Pages about several records: their list, and two to five of them over one another.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    path::Path,
+};
 
 use maud::{Markup, PreEscaped, html};
 use stockade_record::record::{Arm, Record, Verdict};
@@ -10,6 +13,7 @@ use crate::{
     compare::{self, Compared, report as comparison_report},
     history::IndexedRecord,
     metrics::Results,
+    storage,
 };
 
 const LIST_SCRIPT: &str = include_str!("records.js");
@@ -24,9 +28,10 @@ pub fn id(record: &IndexedRecord) -> String {
     format!("{:016x}", hash.finish())
 }
 
-/// The records of a directory, the last one first. `query`: the token parameter of each URL, or empty.
+/// The records of this directory, the last one first. `query`: the token parameter of each URL, or empty.
 #[must_use]
-pub fn list(place: &str, records: &[IndexedRecord], unreadable: &[String], query: &str) -> String {
+pub fn list(directory: &Path, records: &[IndexedRecord], unreadable: &[String], query: &str) -> String {
+    let place = directory.display();
     let body = html! {
         main #report {
             h1 { "Records of " code { (place) } }
@@ -46,7 +51,7 @@ pub fn list(place: &str, records: &[IndexedRecord], unreadable: &[String], query
                                 @for heading in ["experiment", "started", "verdict", "arms", "commit", "folder"] { th.text { (heading) } }
                             }
                         }
-                        tbody { @for record in records.iter().rev() { (row(record, query)) } }
+                        tbody { @for record in records.iter().rev() { (row(directory, record, query)) } }
                     }
                 }
             }
@@ -57,7 +62,7 @@ pub fn list(place: &str, records: &[IndexedRecord], unreadable: &[String], query
     page(&format!("Records of {place}"), &body)
 }
 
-fn row(record: &IndexedRecord, query: &str) -> Markup {
+fn row(directory: &Path, record: &IndexedRecord, query: &str) -> Markup {
     let mut arms: Vec<&str> = Vec::new();
     for cell in &record.cells {
         if !arms.contains(&cell.arm.as_str()) {
@@ -65,12 +70,13 @@ fn row(record: &IndexedRecord, query: &str) -> Markup {
         }
     }
     let started = record.started_at.replace('T', " ");
+    let is_in_progress = !record.is_complete && storage::is_in_progress(&directory.join(&record.directory));
     html! {
         tr {
             td { input type="checkbox" name="r" value=(id(record)) aria-label={ "choose " (record.experiment) ", " (started) }; }
             td.text { a href={ "record?r=" (id(record)) (and(query)) } { (prose(&record.experiment)) } @if !is_whole(record) { " (scale " (record.scale) ")" } }
             td.text { (started) }
-            td.text { @if record.is_complete { (badge(record.verdict)) } @else { span.note { "not complete" } } }
+            td.text { @if record.is_complete { (badge(record.verdict)) } @else { span.note { @if is_in_progress { "in progress" } @else { "not complete" } } } }
             td.text { (some_of(&arms)) }
             td.text { (record.commit.as_deref().unwrap_or_default()) }
             td.text { (record.directory.display()) }
