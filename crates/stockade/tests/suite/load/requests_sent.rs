@@ -212,7 +212,9 @@ fn log_is_replayed_at_a_speed_and_a_share() {
 fn hosts_of_a_log_are_sent_where_asked() {
     let (sandbox, stub) = ok_server();
     let line = |host: &str, path: &str| {
-        format!("{{\"msec\":1431857103.5,\"request_method\":\"GET\",\"http_host\":\"{host}\",\"request_uri\":\"{path}\"}}\n")
+        format!(
+            "{{\"msec\":1431857103.5,\"request_method\":\"GET\",\"http_host\":\"{host}\",\"request_uri\":\"{path}\"}}\n"
+        )
     };
     let text = [line("A.example:80", "/a"), line("b.example:8080", "/b"), line("-", "/c")].concat();
     let url = stub.url("");

@@ -38,10 +38,7 @@ fn target_and_amount_are_given_exactly_once() {
         (&["--targets", "targets.txt", "-X", "PUT", "-c", "1"], &["a file of targets has its own"]),
         (&["--replay", "access.log"], &["write the URL of the server, such as http://localhost:8080"]),
         (&[URL, "--rate", "5/s", "--random"], &["--random needs --targets or --urls"]),
-        (
-            &[URL, "--speed", "2", "-c", "1"],
-            &["--speed, --share, --input and --replay-hosts need --replay"],
-        ),
+        (&[URL, "--speed", "2", "-c", "1"], &["--speed, --share, --input and --replay-hosts need --replay"]),
         (&[URL, "--replay-hosts", "-c", "1"], &["--input and --replay-hosts need --replay"]),
         (&[URL, "--replay", "keys.txt", "--input", "clff"], &["did you mean `clf`?"]),
         (&[URL, "--rate", "5/s", "--think", "5ms"], &["--think needs --connections"]),
