@@ -30,6 +30,7 @@ mod running;
 mod secrets;
 mod setups;
 mod shared;
+mod silent_caches;
 mod stampede;
 mod starting;
 mod support;
