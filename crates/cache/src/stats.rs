@@ -248,6 +248,7 @@ impl Stats {
             negative: self.negatives,
             error: self.errors,
             bypass: 0,
+            unreported: 0,
         }
     }
 }

@@ -221,6 +221,7 @@ static COUNTS: &[Metric] = &[
     windowed(count("outcomes.fallback", |e| Some(e.part.outcomes.fallback as f64))),
     windowed(count("outcomes.negative", |e| Some(e.part.outcomes.negative as f64))),
     windowed(count("outcomes.bypass", |e| Some(e.part.outcomes.bypass as f64))),
+    windowed(count("outcomes.unreported", |e| Some(e.part.outcomes.unreported as f64))),
     windowed(count("outcomes.error", |e| Some(e.part.outcomes.error as f64))),
     windowed(count("hit_ratio", |e| e.part.outcomes.hit_ratio())),
     windowed(count("source_loads", |e| e.part.source_loads.map(|loads| loads as f64))),

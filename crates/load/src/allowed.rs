@@ -57,11 +57,9 @@ impl AllowedTargets {
         Self(vec![TargetPattern { host: HostPattern::Network(address.into()), port: None }])
     }
 
-    /// The addresses of an endpoint that may be reached.
-    pub(crate) fn of(&self, endpoint: &Endpoint, addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
-        let is_allowed =
-            |address: &SocketAddr| self.0.iter().any(|pattern| pattern.matches(endpoint, address));
-        addresses.into_iter().filter(is_allowed).collect()
+    /// True if this address of an endpoint may be reached.
+    pub(crate) fn has(&self, endpoint: &Endpoint, address: &SocketAddr) -> bool {
+        self.0.iter().any(|pattern| pattern.matches(endpoint, address))
     }
 
     /// True if the server of this URL may be reached. The addresses of a name are not looked up: a network matches addresses only.
@@ -217,8 +215,7 @@ mod tests {
             vec![pattern.parse().unwrap()].into()
         };
         let endpoint = Endpoint::of_url(&url.parse().unwrap());
-        let addresses = vec![SocketAddr::new(address.parse().unwrap(), endpoint.port)];
-        !allowed.of(&endpoint, addresses).is_empty()
+        allowed.has(&endpoint, &SocketAddr::new(address.parse().unwrap(), endpoint.port))
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use stockade_model::seed::Seed;
 
 use crate::{
-    ClientOptions, Retries, Sha256Digest, Trust,
+    AddressRuleError, ClientOptions, Retries, Sha256Digest, Trust,
     generator::{LoadTest, Share},
     plan::Plan,
     schedule::ScheduleLimitError,
@@ -26,6 +26,11 @@ pub enum BundleError {
         /// The cause.
         error: io::Error,
     },
+    /// The private key of a client certificate would leave this machine.
+    #[error(
+        "a client certificate is not sent to agents, since its private key would leave this machine: run the load here"
+    )]
+    ClientCertificate,
     /// The load is of another version, or damaged.
     #[error("this is no load of this version: {0}")]
     Malformed(String),
@@ -78,6 +83,8 @@ struct Options {
     keep_alive: bool,
     certificates: Certificates,
     unix_socket: Option<PathBuf>,
+    resolve: Vec<String>,
+    connect_to: Vec<String>,
     redirects_max: u32,
     retries_max: u32,
     retry_backoff: Duration,
@@ -147,7 +154,7 @@ impl LoadTest {
                 options,
                 bundle.traffic_seed,
             )?),
-            options: bundle.options.into(),
+            options: bundle.options.try_into().map_err(|error: AddressRuleError| malformed(&error))?,
             max_in_flight: bundle.max_in_flight,
             drain: bundle.drain,
             threads: bundle.threads,
@@ -192,6 +199,9 @@ impl TryFrom<Template> for RequestTemplate {
 
 impl Options {
     fn of(options: &ClientOptions) -> Result<Self, BundleError> {
+        if options.client_certificate.is_some() {
+            return Err(BundleError::ClientCertificate);
+        }
         let certificates = match &options.trust {
             Trust::System => Certificates::System,
             Trust::Insecure => Certificates::Insecure,
@@ -206,6 +216,8 @@ impl Options {
             keep_alive: options.keep_alive,
             certificates,
             unix_socket: options.unix_socket.clone(),
+            resolve: options.resolve.iter().map(ToString::to_string).collect(),
+            connect_to: options.connect_to.iter().map(ToString::to_string).collect(),
             redirects_max: options.redirects_max,
             retries_max: options.retries.max,
             retry_backoff: options.retries.backoff,
@@ -216,9 +228,11 @@ impl Options {
     }
 }
 
-impl From<Options> for ClientOptions {
-    fn from(options: Options) -> Self {
-        Self {
+impl TryFrom<Options> for ClientOptions {
+    type Error = AddressRuleError;
+
+    fn try_from(options: Options) -> Result<Self, AddressRuleError> {
+        Ok(Self {
             timeout: options.timeout,
             http2: options.http2,
             keep_alive: options.keep_alive,
@@ -227,7 +241,10 @@ impl From<Options> for ClientOptions {
                 Certificates::Pem(text) => Trust::Pem(text.into()),
                 Certificates::Insecure => Trust::Insecure,
             },
+            client_certificate: None,
             unix_socket: options.unix_socket,
+            resolve: options.resolve.iter().map(|rule| rule.parse()).collect::<Result<_, _>>()?,
+            connect_to: options.connect_to.iter().map(|rule| rule.parse()).collect::<Result<_, _>>()?,
             redirects_max: options.redirects_max,
             retries: Retries {
                 max: options.retries_max,
@@ -237,7 +254,7 @@ impl From<Options> for ClientOptions {
             body_digest: options.body_digest,
             is_strict: options.is_strict,
             allowed: None,
-        }
+        })
     }
 }
 
@@ -262,7 +279,12 @@ mod tests {
             threads: NonZeroUsize::new(3),
             plan,
             traffic: Arc::new(Traffic::new(vec![template], options, Seed(5)).unwrap()),
-            options: ClientOptions { body_digest: Some([7; 32]), ..ClientOptions::default() },
+            options: ClientOptions {
+                body_digest: Some([7; 32]),
+                resolve: vec!["a.example:80:127.0.0.1,[::1]".parse().unwrap()],
+                connect_to: vec!["::[::1]:8080".parse().unwrap()],
+                ..ClientOptions::default()
+            },
             max_in_flight: Some(77),
             drain: Duration::from_secs(3),
             seed: Seed(u64::MAX),

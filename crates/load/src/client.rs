@@ -1,5 +1,6 @@
 //! The HTTP client of one thread: pooled connections, and requests on them.
 
+mod addresses;
 mod cache_headers;
 mod connect;
 mod deadline;
@@ -23,24 +24,25 @@ use std::{
 
 use http::{Request, Uri, Version, header};
 use stockade_model::time::{Precise, Runtime, Time, before};
-use tokio::sync::{Mutex, OnceCell};
+use tokio::sync::Mutex;
 
 pub use self::response::Sha256Digest;
 use self::{
-    connect::{EndpointAddress, Stream, TransportConnector, is_http2},
+    connect::{ConnectionAddresses, EndpointAddresses, Stream, TransportConnector, is_http2},
     deadline::DeadlineTimer,
     http1::{Http1Connection, PreparedRequest, ReadScratch, RequestBytes, USER_AGENT, read_scratch},
     http2::Http2Connection,
     response::{CompletedResponse, ExchangeError, ExpectedBody},
 };
 use crate::{
+    address_rules::{ConnectToRule, ResolveRule},
     allowed::AllowedTargets,
     endpoint::Endpoint,
     follow::follow_redirect,
     retry::{Retries, RetryBudget},
     sample::{FailureClass, RequestFailure, Response},
     template::RequestTemplate,
-    tls::{self, Trust, TrustError},
+    tls::{self, ClientCertificate, Trust, TrustError},
     traffic::{RequestSpec, Traffic},
 };
 
@@ -55,8 +57,14 @@ pub struct ClientOptions {
     pub keep_alive: bool,
     /// The certificates that TLS connections accept.
     pub trust: Trust,
+    /// The certificate that it shows to servers that ask for one.
+    pub client_certificate: Option<ClientCertificate>,
     /// The socket that replaces the address of every URL.
     pub unix_socket: Option<PathBuf>,
+    /// Addresses instead of those of names; the first rule that matches.
+    pub resolve: Vec<ResolveRule>,
+    /// Hosts and ports to connect to instead of those of URLs; the first rule that matches. `Host` and the name in TLS stay.
+    pub connect_to: Vec<ConnectToRule>,
     /// The most redirects followed for one request.
     pub redirects_max: u32,
     /// The retries of failed requests.
@@ -76,7 +84,10 @@ impl Default for ClientOptions {
             http2: false,
             keep_alive: true,
             trust: Trust::System,
+            client_certificate: None,
             unix_socket: None,
+            resolve: Vec::new(),
+            connect_to: Vec::new(),
             redirects_max: 0,
             retries: Retries::default(),
             body_digest: None,
@@ -100,12 +111,8 @@ impl ClientContext {
         // A redirect may lead to any URL.
         let may_encrypt = options.redirects_max > 0
             || traffic.templates().iter().any(|template| Endpoint::of_url(&template.url).is_encrypted);
-        let tls = tls::config(&options.trust, options.http2, options.keep_alive, may_encrypt)?;
-        let connector = TransportConnector {
-            unix_socket: options.unix_socket.clone(),
-            allowed: options.allowed.clone(),
-            tls,
-        };
+        let tls = tls::config(&options, may_encrypt)?;
+        let connector = TransportConnector::new(&options, tls);
         let retry_budget = std::sync::Mutex::new(RetryBudget::new(options.retries));
         Ok(Self { options, traffic, connector, retry_budget })
     }
@@ -114,7 +121,8 @@ impl ClientContext {
     pub(crate) async fn check_allowed(&self) -> Result<(), RequestFailure> {
         let endpoints = self.traffic.templates().iter().map(|template| Endpoint::of_url(&template.url));
         for endpoint in endpoints.collect::<BTreeSet<_>>() {
-            match self.connector.look_up(&endpoint).await {
+            let addresses = self.connector.addresses_of(&endpoint);
+            match self.connector.look_up(&endpoint, &addresses, Time::ZERO).await {
                 Err(failure) if failure.class == FailureClass::NotAllowed => return Err(failure),
                 // A name without an address fails as the requests do.
                 Ok(_) | Err(_) => {}
@@ -145,7 +153,7 @@ pub(crate) struct ThreadClient {
 /// The free connections to one endpoint.
 struct EndpointPool {
     endpoint: Endpoint,
-    address: OnceCell<EndpointAddress>,
+    addresses: Arc<EndpointAddresses>,
     #[expect(clippy::vec_box, reason = "each moves out and in with every request")]
     idle: RefCell<Vec<Box<PooledConnection>>>,
     multiplexed: RefCell<Vec<Http2Connection>>,
@@ -447,13 +455,21 @@ impl ThreadClient {
 
     async fn connect(&self, pool: &EndpointPool, deadline: Time) -> Result<Stream, RequestFailure> {
         let connector = &self.context.connector;
-        // One lookup serves all requests. A failed one is not kept.
-        let lookup = pool.address.get_or_try_init(|| connector.look_up(&pool.endpoint));
-        let address = before(&self.clock, deadline, lookup).await.unwrap_or_else(|| {
+        let lookup = connector.look_up(&pool.endpoint, &pool.addresses, self.clock.now());
+        let to = before(&self.clock, deadline, lookup).await.unwrap_or_else(|| {
             let detail = format!("{}: the lookup timed out", pool.endpoint.host);
             Err(RequestFailure::new(FailureClass::Dns, detail))
         })?;
-        let stream = before(&self.clock, deadline, connector.connect(&pool.endpoint, address)).await;
+        let mut failed = Vec::new();
+        let connecting = connector.connect(&pool.endpoint, &to, &self.clock, &mut failed);
+        let stream = before(&self.clock, deadline, connecting).await;
+        if let (None, ConnectionAddresses::Tcp(addresses)) = (&stream, &to) {
+            // No address accepted, or the handshake did not end: the name may have moved.
+            failed.clone_from(addresses);
+        }
+        if !failed.is_empty() {
+            pool.addresses.note_failed(&failed).await;
+        }
         let stream = stream.unwrap_or_else(|| Err(FailureClass::ConnectTimeout.into()))?;
         self.connections_opened.set(self.connections_opened.get() + 1);
         Ok(stream)
@@ -467,8 +483,8 @@ impl ThreadClient {
             return Rc::clone(pool);
         }
         let pool = Rc::new(EndpointPool {
+            addresses: self.context.connector.addresses_of(&endpoint),
             endpoint,
-            address: OnceCell::new(),
             idle: RefCell::default(),
             multiplexed: RefCell::default(),
             connecting: Mutex::new(()),

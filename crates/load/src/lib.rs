@@ -64,6 +64,8 @@
 //! ```
 
 #[cfg(feature = "http")]
+mod address_rules;
+#[cfg(feature = "http")]
 mod allowed;
 #[cfg(feature = "http")]
 mod bundle;
@@ -99,6 +101,8 @@ pub mod traffic;
 pub mod url;
 
 #[cfg(feature = "http")]
+pub use address_rules::{AddressRuleError, ConnectToRule, ResolveRule};
+#[cfg(feature = "http")]
 pub use allowed::{AllowedTargets, TargetPattern, TargetPatternError};
 #[cfg(feature = "http")]
 pub use bundle::BundleError;
@@ -106,7 +110,7 @@ pub use bundle::BundleError;
 pub use client::{ClientOptions, Sha256Digest};
 pub use retry::Retries;
 #[cfg(feature = "http")]
-pub use tls::{Trust, TrustError};
+pub use tls::{ClientCertificate, Trust, TrustError};
 
 /// Compiles the examples of the README.
 #[cfg(doctest)]

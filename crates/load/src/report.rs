@@ -30,7 +30,11 @@ pub use encoder::{RunHeader, SampleEncoder, SampleWriter};
 pub use format::{FORMATS, Render, ReportFormat, find_format};
 #[cfg(feature = "http")]
 pub use hlog::HistogramLog;
-pub use text::expectation_line;
+pub use text::expectation_lines;
+
+/// How to have the outcomes of a cache that does not state them.
+pub const REPORT_OUTCOMES: &str = "to know it, write `add_header X-Cache-Status $upstream_cache_status always;` in nginx, and set \
+                                   `resp.http.X-Cache` to HIT or MISS in vcl_deliver of Varnish";
 
 #[cfg(all(test, feature = "http"))]
 mod tests;

@@ -91,6 +91,9 @@ impl Tally {
                 if let Some(deviation) = answer.deviation {
                     *self.deviations.entry(deviation.name()).or_default() += 1;
                 }
+                if answer.outcome.is_none() {
+                    self.outcomes.unreported += 1;
+                }
                 if let Some(outcome) = answer.outcome {
                     self.outcomes.record(outcome);
                     if sample.is_success() {
@@ -158,9 +161,10 @@ impl Tally {
         let bytes = [self.bytes_in, self.wire_bytes_in, self.bytes_out];
         let outcomes = [self.outcomes, self.outcomes_of_successes];
         counts.all(|count| count <= most)
-            && outcomes
-                .iter()
-                .all(|outcomes| Outcome::ALL.into_iter().all(|outcome| outcomes.of(outcome) <= most))
+            && outcomes.iter().all(|outcomes| {
+                Outcome::ALL.into_iter().all(|outcome| outcomes.of(outcome) <= most)
+                    && outcomes.unreported <= most
+            })
             && self.status_codes.len() <= 1_000
             && bytes.iter().all(|bytes| *bytes <= 1 << 40)
             && self.successes <= self.requests()

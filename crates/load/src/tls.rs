@@ -2,29 +2,29 @@
 
 use std::sync::Arc;
 
-use rustls::{ClientConfig, RootCertStore, client::Resumption};
+use rustls::{ClientConfig, RootCertStore, client::Resumption, sign::SingleCertAndKey};
 use stockade_net::tls::with_authorities;
-pub use stockade_net::tls::{Trust, TrustError};
+pub use stockade_net::tls::{ClientCertificate, Trust, TrustError};
+
+use crate::client::ClientOptions;
 
 /// Reads the authorities of the system only if a connection `may_encrypt`. If the system has none, each connection with
 /// TLS fails, and the others do not.
-pub(crate) fn config(
-    trust: &Trust,
-    is_http2: bool,
-    keeps_alive: bool,
-    may_encrypt: bool,
-) -> Result<Arc<ClientConfig>, TrustError> {
-    let mut config = match trust {
+pub(crate) fn config(options: &ClientOptions, may_encrypt: bool) -> Result<Arc<ClientConfig>, TrustError> {
+    let mut config = match &options.trust {
         Trust::System if !may_encrypt => with_authorities(RootCertStore::empty())?,
-        _ => match trust.client_config() {
+        trust => match trust.client_config() {
             Err(TrustError::NoSystemAuthority) => with_authorities(RootCertStore::empty())?,
             config => config?,
         },
     };
-    if !keeps_alive {
+    if let Some(certificate) = &options.client_certificate {
+        config.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(certificate.certified_key()?));
+    }
+    if !options.keep_alive {
         // Each connection has a full handshake, as the first one of a client.
         config.resumption = Resumption::disabled();
     }
-    config.alpn_protocols = vec![if is_http2 { b"h2".to_vec() } else { b"http/1.1".to_vec() }];
+    config.alpn_protocols = vec![if options.http2 { b"h2".to_vec() } else { b"http/1.1".to_vec() }];
     Ok(Arc::new(config))
 }

@@ -31,6 +31,9 @@ macro_rules! outcomes {
         #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(default))]
         pub struct Outcomes {
             $($(#[doc = $help])+ pub $count: u64,)*
+            /// Requests that the cache answered without telling an outcome. Not a hit, a miss or a bypass: it is not known.
+            #[cfg_attr(feature = "serde", serde(skip_serializing_if = "is_zero"))]
+            pub unreported: u64,
         }
 
         impl Outcomes {
@@ -69,6 +72,7 @@ macro_rules! outcomes {
         impl AddAssign for Outcomes {
             fn add_assign(&mut self, other: Self) {
                 $(self.$count += other.$count;)*
+                self.unreported += other.unreported;
             }
         }
     };
@@ -93,17 +97,35 @@ outcomes! {
     Bypass bypass,
 }
 
+#[cfg(feature = "serde")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 impl Outcomes {
-    /// All requests.
+    /// All requests, those without a known outcome included.
     #[must_use]
     pub fn requests(&self) -> u64 {
+        self.reported() + self.unreported
+    }
+
+    /// Requests with a known outcome.
+    #[must_use]
+    pub fn reported(&self) -> u64 {
         Outcome::ALL.into_iter().map(|outcome| self.of(outcome)).sum()
     }
 
-    /// Hits / lookups; `None`: there was no lookup.
+    /// False if the cache told no outcome, so that errors are all that is known.
+    #[must_use]
+    pub fn are_known(&self) -> bool {
+        self.unreported == 0 || self.reported() > self.error
+    }
+
+    /// Hits / lookups of the requests with a known outcome; `None`: there was no lookup.
     #[must_use]
     pub fn hit_ratio(&self) -> Option<f64> {
-        let lookups = self.requests() - self.bypass;
+        let lookups = self.reported() - self.bypass;
         (lookups > 0).then(|| self.hit as f64 / lookups as f64)
     }
 }

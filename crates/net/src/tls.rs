@@ -11,7 +11,11 @@ use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
-    pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
+    pki_types::{
+        CertificateDer, PrivateKeyDer, ServerName, UnixTime,
+        pem::{self, PemObject},
+    },
+    sign::CertifiedKey,
 };
 
 /// The certificates that a client accepts.
@@ -35,8 +39,43 @@ pub enum TrustError {
     NoSystemAuthority,
     #[error("{}: {reason}; name a file of certificates in PEM", path.display())]
     File { path: PathBuf, reason: String },
+    #[error("{}: {reason}; name a file with the private key of --cert in PEM, without a passphrase", path.display())]
+    Key { path: PathBuf, reason: String },
     #[error("TLS is not available: {0}")]
     Protocol(rustls::Error),
+}
+
+/// The files of a certificate for servers that ask their clients for one, and of its private key (PEM).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientCertificate {
+    /// The certificate, and after it those of authorities below the one that the server knows.
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
+impl ClientCertificate {
+    /// Reads both files, and checks that they belong together.
+    pub fn certified_key(&self) -> Result<CertifiedKey, TrustError> {
+        let Self { certificate, key } = self;
+        let of_certificate = |reason: String| TrustError::File { path: certificate.clone(), reason };
+        let of_key = |reason: String| TrustError::Key { path: key.clone(), reason };
+        let chain: Vec<_> = CertificateDer::pem_file_iter(certificate)
+            .and_then(Iterator::collect)
+            .map_err(|error| of_certificate(error.to_string()))?;
+        if chain.is_empty() {
+            return Err(of_certificate("it contains no certificate".to_owned()));
+        }
+        let private = PrivateKeyDer::from_pem_file(key).map_err(|error| match error {
+            pem::Error::NoItemsFound => of_key("it contains no private key".to_owned()),
+            error => of_key(error.to_string()),
+        })?;
+        CertifiedKey::from_der(chain, private, &ring::default_provider()).map_err(|error| match error {
+            rustls::Error::InconsistentKeys(_) => {
+                of_key(format!("it is not the key of {}", certificate.display()))
+            }
+            error => of_key(error.to_string()),
+        })
+    }
 }
 
 impl Trust {

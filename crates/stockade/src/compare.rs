@@ -35,7 +35,7 @@ pub fn compare(args: &CompareArgs) -> Result<Exit, CommandError> {
 fn read(directory: &Path) -> Result<(Record, Results), CommandError> {
     let latest = storage::find_latest(directory)?;
     if latest != directory {
-        eprintln!("the latest record of {}: {}", directory.display(), latest.display());
+        say!("the latest record of {}: {}", directory.display(), latest.display());
     }
     Ok(storage::read_figures(&latest)?)
 }

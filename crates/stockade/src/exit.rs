@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use stockade_lab::{engine::EngineError, run::RunError, spec::LoadError, storage::StorageError};
 #[cfg(feature = "http")]
 use stockade_load::{generator::LoadTestError, plan};
+use stockade_model::message::printable_lines;
 #[cfg(feature = "http")]
 use stockade_model::units::format_count;
 #[cfg(feature = "http")]
@@ -98,7 +99,7 @@ impl Exit {
 /// Prints the help, or the error of an argument without its secrets.
 pub fn usage(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
-        eprint!("{}", masked_message(&error.render().to_string()));
+        eprint!("{}", printable_lines(&masked_message(&error.render().to_string())));
     } else {
         // A closed pipe is no failure.
         let _ = error.print();
@@ -111,16 +112,16 @@ pub fn explain(failure: CommandError) -> ExitCode {
     let code = failure.code();
     match failure {
         CommandError::Load(LoadError::Spec(spec)) | CommandError::Run(RunError::Spec(spec)) => {
-            eprintln!("{:?}", miette::Report::new(*spec));
+            say!("{:?}", miette::Report::new(*spec));
         }
         #[cfg(feature = "http")]
         CommandError::Origin(OriginStartError::Recipes(AddRecipesError::Recipe(recipe))) => {
-            eprintln!("{:?}", miette::Report::new(*recipe));
+            say!("{:?}", miette::Report::new(*recipe));
         }
         #[cfg(feature = "http")]
-        CommandError::Plan(plan::PlanFileError::Plan(plan)) => eprintln!("{:?}", miette::Report::new(*plan)),
+        CommandError::Plan(plan::PlanFileError::Plan(plan)) => say!("{:?}", miette::Report::new(*plan)),
         #[cfg(feature = "http")]
-        CommandError::Config(ConfigError::File(file)) => eprintln!("{:?}", miette::Report::new(*file)),
+        CommandError::Config(ConfigError::File(file)) => say!("{:?}", miette::Report::new(*file)),
         #[cfg(feature = "http")]
         CommandError::Generator(LoadTestError::Samples(error))
             if error.kind() == std::io::ErrorKind::BrokenPipe => {}
@@ -128,9 +129,9 @@ pub fn explain(failure: CommandError) -> ExitCode {
         CommandError::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
         // A path may be a URL in the wrong place, with a password.
         failure @ (CommandError::Load(_) | CommandError::Documents(_)) => {
-            eprintln!("error: {}", masked_message(&failure.to_string()));
+            say!("error: {}", masked_message(&failure.to_string()));
         }
-        failure => eprintln!("error: {failure}"),
+        failure => say!("error: {failure}"),
     }
     ExitCode::from(code)
 }

@@ -22,17 +22,17 @@ pub fn history(args: &HistoryArgs) -> Result<Exit, CommandError> {
         history::read_records(&args.records, args.rebuild, &mut progress)?;
     drop(live);
     for error in unreadable.iter().take(MESSAGES_MAX) {
-        eprintln!("left out: {error}");
+        say!("left out: {error}");
     }
     if let Some(more @ 1..) = unreadable.len().checked_sub(MESSAGES_MAX) {
-        eprintln!("left out: {more} more records that cannot be read");
+        say!("left out: {more} more records that cannot be read");
     }
     let (records, incomplete): (Vec<_>, Vec<_>) = records.into_iter().partition(|record| record.is_complete);
     if !incomplete.is_empty() {
-        eprintln!("left out: records in progress, or stopped before their end: {}", incomplete.len());
+        say!("left out: records in progress, or stopped before their end: {}", incomplete.len());
     }
     if let Some(error) = unwritten {
-        eprintln!("the index is not kept, so the next call reads every record again: {error}");
+        say!("the index is not kept, so the next call reads every record again: {error}");
     }
     let history = history::history(&records, args.metric, args.min_effect);
     if history.series.is_empty() {

@@ -28,9 +28,9 @@ pub fn init(args: &InitArgs) -> Result<Exit, CommandError> {
         _ => CommandError::Usage(format!("cannot write {shown}: {error}")),
     };
     write_new(file, &text.replace("FILE`", &format!("{shown}`"))).map_err(refused)?;
-    eprintln!("wrote {shown}");
+    say!("wrote {shown}");
     write_schema(&file.with_file_name(SCHEMA_FILE))?;
-    eprintln!("\n  stockade check {shown}\n  stockade run {shown}");
+    say!("\n  stockade check {shown}\n  stockade run {shown}");
     Ok(Exit::Done)
 }
 
@@ -38,10 +38,10 @@ pub fn init(args: &InitArgs) -> Result<Exit, CommandError> {
 fn write_schema(path: &Path) -> Result<(), CommandError> {
     let shown = path.display();
     match write_new(path, SCHEMA) {
-        Ok(()) => eprintln!("wrote {shown}, with which editors complete it"),
+        Ok(()) => say!("wrote {shown}, with which editors complete it"),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             if fs::read(path).is_ok_and(|kept| kept != SCHEMA.as_bytes()) {
-                eprintln!(
+                say!(
                     "kept {shown}, which is of another version; without it, the next `stockade init` writes it"
                 );
             }

@@ -4,12 +4,12 @@ mod capacity;
 mod live;
 mod resolve;
 
-use std::{collections::BTreeMap, io::Write, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use stockade_lab::run::RunObserver;
 use stockade_load::{
     generator::{CancellationToken, LoadRunner, LoadTest, LoadTestRun, ThisProcess},
-    report::{Render, ReportOptions, expectation_line, openmetrics},
+    report::{Render, ReportOptions, expectation_lines, openmetrics},
     summary::Summary,
     tally::Tally,
 };
@@ -21,6 +21,7 @@ use crate::{
     cli::{LoadArgs, OnArgs, Out},
     exit::{CommandError, Exit},
     progress::stop_on_signals,
+    run::print,
     telemetry::Telemetry,
     ui::LiveUi,
 };
@@ -70,15 +71,14 @@ pub fn load(args: LoadArgs) -> Result<Exit, CommandError> {
     let verdict = verdict(&summary, &options.expectations, was_cancelled);
     live.finish_page(&summary, &options.expectations, verdict, was_cancelled);
     if let Render::Fold(render) = format.render {
-        let text = render(&summary, &options);
-        std::io::stdout().write_all(text.as_bytes()).map_err(CommandError::Output)?;
+        print(&render(&summary, &options))?;
     }
     if format.name != "text" {
         for reason in &summary.generator.invalid_reasons {
-            eprintln!("INVALID: {reason}");
+            say!("INVALID: {reason}");
         }
         for expectation in &options.expectations {
-            eprintln!("{}", expectation_line(expectation));
+            say!("{}", expectation_lines(expectation).trim_end());
         }
     }
     telemetry.finish(|| openmetrics::snapshot(&summary));

@@ -5,6 +5,13 @@
 
 #![allow(missing_docs, reason = "a program has no public API")]
 
+/// Writes a line to standard error. Files, servers and clients name a part of it: a terminal obeys none of their characters.
+macro_rules! say {
+    ($($argument:tt)*) => {
+        eprintln!("{}", stockade_model::message::printable_lines(&format!($($argument)*)))
+    };
+}
+
 #[cfg(feature = "agents")]
 mod agents;
 #[cfg(all(feature = "http", not(feature = "agents")))]
@@ -58,7 +65,7 @@ fn main() -> ExitCode {
     };
     #[cfg(feature = "http")]
     if let Err(error) = allocator::return_memory_soon() {
-        eprintln!("warning: freed memory is returned to the system after ten seconds only: {error}");
+        say!("warning: freed memory is returned to the system after ten seconds only: {error}");
     }
     let exit = match cli.command {
         Command::Init(args) => init::init(&args),

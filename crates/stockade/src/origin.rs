@@ -43,9 +43,9 @@ pub fn origin(args: OriginArgs) -> Result<Exit, CommandError> {
     let admin = origin.admin_address.map_or_else(|| url.clone(), |admin| format!("http://{admin}"));
     let admin = format!("{admin}/_admin");
     report_ready(&Listening { listen: vec![url], admin: Some(admin.clone()) }, &args.parent)?;
-    eprintln!("recipes: POST to {admin}/add_recipe; Ctrl-C stops the origin");
+    say!("recipes: POST to {admin}/add_recipe; Ctrl-C stops the origin");
     if let Some(note) = cacheability_note(&origin.uncacheable_routes) {
-        eprintln!("{note}");
+        say!("{note}");
     }
     // The handler keeps the sender for as long as the program runs.
     stopped.recv().unwrap_or_default();

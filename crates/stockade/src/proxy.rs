@@ -45,26 +45,24 @@ pub fn proxy(args: ProxyArgs) -> Result<Exit, CommandError> {
     let listen = server.addresses().iter().map(|address| format!("{scheme}://{address}")).collect();
     let admin = server.admin().map(|admin| format!("http://{admin}"));
     report_ready(&Listening { listen, admin: admin.clone() }, &args.parent)?;
-    server.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+    server.warnings.iter().for_each(|warning| say!("warning: {warning}"));
     if let Some(admin) = admin {
-        eprintln!("admin API (metrics, purge, reload): {admin}");
+        say!("admin API (metrics, purge, reload): {admin}");
     }
-    eprintln!(
-        "Ctrl-C or SIGTERM stops the proxy after requests in progress; SIGHUP reloads the configuration"
-    );
+    say!("Ctrl-C or SIGTERM stops the proxy after requests in progress; SIGHUP reloads the configuration");
     server
-        .keep_snapshots(|note| eprintln!("{note}"))
+        .keep_snapshots(|note| say!("{note}"))
         .map_err(|error| CommandError::Usage(format!("cannot start the thread of snapshots: {error}")))?;
     drop(runtime.spawn(server.keep_memory_bound()));
-    drop(runtime.spawn(server.watch_health(|event| eprintln!("{event}"))));
+    drop(runtime.spawn(server.watch_health(|event| say!("{event}"))));
     while let SignalAction::Reload = runtime.block_on(signals.next()) {
         report_reload(&runtime.block_on(server.reload()));
     }
     runtime.block_on(leave(&server, &mut signals));
-    eprintln!("stopping: no new connections are accepted");
+    say!("stopping: no new connections are accepted");
     // The clients of databases run on this runtime, so it continues.
     let drained = runtime.block_on(async { spawn_blocking(|| server.drain()).await.unwrap_or_default() });
-    eprintln!("{} requests in progress were completed, {} aborted", drained.finished, drained.aborted);
+    say!("{} requests in progress were completed, {} aborted", drained.finished, drained.aborted);
     Ok(Exit::Done)
 }
 
@@ -73,7 +71,7 @@ async fn leave(server: &ProxyServer, signals: &mut Signals) {
     let (left, delay) = (server.leave(), server.shutdown_delay());
     if !delay.is_zero() {
         let delay = format_duration(delay);
-        eprintln!("not ready: new connections are accepted for {delay}, or until a second signal");
+        say!("not ready: new connections are accepted for {delay}, or until a second signal");
     }
     let second_stop = async { while let SignalAction::Reload = signals.next().await {} };
     tokio::select! {
@@ -89,7 +87,7 @@ fn check(args: &ProxyArgs) -> Result<Exit, CommandError> {
     let runtime = runtime().map_err(|error| CommandError::Usage(format!("cannot start: {error}")))?;
     let _inside = runtime.enter();
     let CheckResult { problems, warnings } = check::check(&config);
-    warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+    warnings.iter().for_each(|warning| say!("warning: {warning}"));
     if problems.is_empty() {
         writeln!(io::stdout(), "ok").map_err(CommandError::Output)?;
         return Ok(Exit::Done);
@@ -131,14 +129,14 @@ fn line(failure: &CommandError) -> String {
 /// Reports the result of a reload.
 fn report_reload(reloaded: &Result<Vec<Change>, String>) {
     match reloaded {
-        Err(error) => eprintln!("reload failed, the configuration stays in force: {error}"),
+        Err(error) => say!("reload failed, the configuration stays in force: {error}"),
         Ok(changes) if changes.is_empty() => {
-            eprintln!("reloaded: no setting has changed");
+            say!("reloaded: no setting has changed");
         }
         Ok(changes) => {
             for Change { setting, needs_restart } in changes {
                 let then = if *needs_restart { "needs a restart" } else { "is in force" };
-                eprintln!("{setting}: {then}");
+                say!("{setting}: {then}");
             }
         }
     }

@@ -13,7 +13,7 @@ use crate::{
 pub fn report(args: &ReportArgs) -> Result<Exit, CommandError> {
     let directory = storage::find_latest(&args.record)?;
     if directory != args.record {
-        eprintln!("the latest record: {}", directory.display());
+        say!("the latest record: {}", directory.display());
     }
     let (record, results) = storage::read(&directory)?;
     print(&find_format(&args.format).render(&record, &results))?;

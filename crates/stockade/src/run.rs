@@ -19,7 +19,7 @@ use stockade_lab::{
 };
 #[cfg(feature = "http")]
 use stockade_load::generator::LoadRunner;
-use stockade_model::seed::Seed;
+use stockade_model::{message::printable_lines, seed::Seed};
 
 use crate::{
     cli::{ExperimentArgs, RunArgs},
@@ -60,7 +60,7 @@ pub fn run(args: RunArgs) -> Result<Exit, CommandError> {
     let ran = run::run(experiment, &options, &directory, &stop, &mut observers);
     drop(observers);
     if ran.is_err() && directory.join("report.md").exists() {
-        eprintln!("finished measurements: record, report.md and report.html in {place}");
+        say!("finished measurements: record, report.md and report.html in {place}");
     }
     let (record, results) = ran?;
     let report = match format.as_str() {
@@ -72,7 +72,7 @@ pub fn run(args: RunArgs) -> Result<Exit, CommandError> {
     if is_terminal() && !is_on_screen(&format, &report) {
         eprint!("\n{}", screen::render(&record, &results, size().0));
     }
-    eprintln!("\n{}; record, report.md and report.html in {place}", verdict(&record));
+    say!("\n{}; record, report.md and report.html in {place}", verdict(&record));
     #[cfg(feature = "http")]
     telemetry.finish(|| openmetrics::snapshot(&record, &results));
     Ok(Exit::of(&record))
@@ -139,9 +139,10 @@ pub fn own_program() -> Result<PathBuf, CommandError> {
     env::current_exe().map_err(|error| CommandError::Usage(format!("where is this program? {error}")))
 }
 
-/// Standard output carries the report and nothing else.
+/// Standard output carries the report and nothing else. A file or a pipe has it as it is, for programs.
 pub fn print(report: &str) -> Result<(), CommandError> {
     let mut stdout = io::stdout().lock();
+    let report = if stdout.is_terminal() { printable_lines(report) } else { report.into() };
     stdout.write_all(report.as_bytes()).and_then(|()| stdout.flush()).map_err(CommandError::Output)
 }
 

@@ -65,7 +65,7 @@ pub fn stampede(mut args: StampedeArgs) -> Result<Exit, CommandError> {
         StampedeFormat::Text => stampede::text(&starts, args.writer == WriterName::Mailbox),
     })?;
     for complaint in starts.iter().flat_map(|start| &start.complaints) {
-        eprintln!("{complaint}");
+        say!("{complaint}");
     }
     Ok(if starts.iter().any(|start| start.interrupted) { Exit::Undecided } else { Exit::Done })
 }

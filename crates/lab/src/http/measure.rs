@@ -2,8 +2,9 @@
 
 use std::{collections::BTreeMap, env, fs, path::Path, sync::Arc, time::Duration};
 
-use stockade_load::{generator::LoadTestRun, summary::Summary, tally::Tally};
+use stockade_load::{generator::LoadTestRun, report::REPORT_OUTCOMES, summary::Summary, tally::Tally};
 use stockade_model::{
+    outcome::Outcomes,
     seed::Seed,
     units::{format_count, milliseconds},
 };
@@ -79,6 +80,7 @@ impl HttpLoad {
         }
         invalid.extend(probes.iter().filter_map(probe::mismatch));
         notes.extend(note_of_unknown_freshness(summary.measured.hits_of_unknown_freshness));
+        notes.extend(note_of_unreported(&outcomes(&summary.measured)));
         let has_invalid_counts = invalid.len() > of_times;
         let started = [(Role::Origin, origin.as_ref()), (Role::Proxy, endpoint.started.as_ref())];
         let remote =
@@ -209,6 +211,17 @@ fn start_origin(
     let settings = recipe.text(&environment.folder).map_err(HttpError::Recipe)?;
     let order = ServerOrder { role: Role::Origin, settings, listen: recipe.listen };
     Ok(environment.machine(Role::Origin).start(&order, folder)?.into())
+}
+
+/// The answers without an outcome, and how to have it.
+fn note_of_unreported(outcomes: &Outcomes) -> Option<String> {
+    (outcomes.unreported > 0).then(|| {
+        format!(
+            "{} of {} answers do not state what a cache did, so their outcomes are absent; {REPORT_OUTCOMES}",
+            format_count(outcomes.unreported),
+            format_count(outcomes.requests() - outcomes.error),
+        )
+    })
 }
 
 /// Why freshness is absent from the figures.

@@ -367,14 +367,12 @@ pub(super) fn times(tally: &Tally) -> Times {
     Times { send_lag: tally.times.send_lag.clone(), ..tally.times_of_successes.clone() }
 }
 
-/// The outcomes of all requests. Requests without a successful response are errors; responses without an outcome of the
-/// cache count as bypasses.
+/// The outcomes of all requests. Requests without a successful response are errors.
 pub(super) fn outcomes(tally: &Tally) -> Outcomes {
     let failed = tally.requests() - tally.successes;
     // A cache may report a miss beside a status of 503: such a request is an error, and counts once.
-    let reported = Outcomes { error: 0, ..tally.outcomes_of_successes };
-    let unreported = tally.successes.saturating_sub(reported.requests());
-    Outcomes { error: failed, bypass: reported.bypass + unreported, ..reported }
+    let reported = Outcomes { error: 0, unreported: 0, ..tally.outcomes_of_successes };
+    Outcomes { error: failed, unreported: tally.successes.saturating_sub(reported.requests()), ..reported }
 }
 
 /// A page of statistics.
@@ -511,7 +509,7 @@ mod tests {
                 Response { status, bytes: 0, wire_bytes: 0, outcome, may_be_stale: false, deviation: None };
             tally.record(&Sample { number: 0, timing: times, bytes_out: 0, result: Ok(response) });
         }
-        assert_eq!(outcomes(&tally), Outcomes { hit: 1, bypass: 1, error: 2, ..Outcomes::default() });
+        assert_eq!(outcomes(&tally), Outcomes { hit: 1, unreported: 1, error: 2, ..Outcomes::default() });
     }
 
     /// A stopped process responds when it goes on: here that is when its counters are requested.

@@ -277,9 +277,10 @@ fn reports_more_than_hits(outcomes: &Outcomes) -> bool {
 
 /// True if the responses of a third-party cache report outcomes. With `Age` alone only hits are known.
 fn responses_report_outcomes(outcomes: &Outcomes) -> bool {
-    let Outcomes { hit, error, bypass, .. } = *outcomes;
-    let others = outcomes.requests() - hit - error - bypass;
-    others > 0 || (hit > 0 && bypass == 0)
+    let Outcomes { hit, error, bypass, unreported, .. } = *outcomes;
+    let others = outcomes.reported() - hit - error - bypass;
+    // Before `unreported`, records counted such requests as bypasses.
+    others > 0 || (hit > 0 && bypass == 0 && unreported == 0)
 }
 
 impl Evidence {
@@ -354,6 +355,8 @@ mod tests {
         for (outcomes, expected) in [
             (Outcomes { bypass: 10, error: 1, ..none }, false),
             (Outcomes { hit: 5, bypass: 5, ..none }, false),
+            (Outcomes { unreported: 10, error: 1, ..none }, false),
+            (Outcomes { hit: 5, unreported: 5, ..none }, false),
             (Outcomes { hit: 10, error: 1, ..none }, true),
             (Outcomes { hit: 5, miss: 1, bypass: 4, ..none }, true),
             (Outcomes { stale: 1, bypass: 4, ..none }, true),

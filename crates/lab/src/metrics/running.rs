@@ -90,6 +90,7 @@ fn grown(of: &Batched, name: &str) -> Option<f64> {
         "outcomes.coalesced" => outcomes.coalesced,
         "outcomes.fallback" => outcomes.fallback,
         "outcomes.negative" => outcomes.negative,
+        "outcomes.unreported" => outcomes.unreported,
         "source_loads" => part.source_loads?,
         "source_loads_per_s.max" => part.source_loads_per_s_max?,
         "retries" => part.retries?,

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use stockade_model::message::is_unprintable;
+
 /// The longest cell, in characters.
 const CELL_CHARS_MAX: usize = 200;
 
@@ -41,14 +43,9 @@ fn push(escaped: &mut String, c: char) {
             escaped.push_str("&#8203;");
         }
         '\n' | '\t' => escaped.push(' '),
-        c if is_hidden(c) => escaped.push('\u{fffd}'),
+        c if is_unprintable(c) => escaped.push('\u{fffd}'),
         c => escaped.push(c),
     }
-}
-
-/// Control characters, and those that change the direction of the text.
-fn is_hidden(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Text in the font of code.

@@ -2,6 +2,7 @@
 
 use std::{cmp::Reverse, fmt::Write};
 
+use stockade_model::message::printable_lines;
 use stockade_record::record::{Hypothesis, Record};
 
 use super::{
@@ -36,7 +37,7 @@ pub fn render(record: &Record, results: &Results, lines_max: usize) -> String {
     if shown < hypotheses.len() {
         let _ = writeln!(text, "and {} more", hypotheses.len() - shown);
     }
-    text + &table(summary::arms(record, results), room - shown)
+    printable_lines(&(text + &table(summary::arms(record, results), room - shown))).into_owned()
 }
 
 /// `✗ refuted      no request waits: 500ms against 0`

@@ -74,6 +74,7 @@ const OVER_HTTP: &[Column] = &[
     Column { metric: "outcomes.stale", heading: "stale", shown: Shown::IfAny },
     Column { metric: "outcomes.fallback", heading: "fallback", shown: Shown::IfAny },
     Column { metric: "outcomes.coalesced", heading: "coalesced", shown: Shown::IfAny },
+    Column { metric: "outcomes.unreported", heading: "unreported", shown: Shown::IfAny },
     Column { metric: "hit_ratio", heading: "hit ratio", shown: Shown::Percent },
     plain("source_loads", "source loads"),
     Column { metric: "offload", heading: "offload", shown: Shown::Percent },

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use stockade_model::message::printable_lines;
 use stockade_record::record::{Record, Verdict};
 
 use super::{accounting, grid, summary};
@@ -35,7 +36,7 @@ pub fn render(record: &Record, results: &Results) -> String {
             let _ = writeln!(text, "  {:12} {expr}: {reason}{sides}", "");
         }
     }
-    text
+    printable_lines(&text).into_owned()
 }
 
 pub(super) fn mark(verdict: Verdict) -> &'static str {

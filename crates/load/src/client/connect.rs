@@ -1,37 +1,68 @@
 //! Connections: TCP or a Unix socket, with or without TLS.
 
 use std::{
-    fmt, io,
+    collections::BTreeMap,
+    fmt,
+    future::Future,
+    io,
     net::{IpAddr, SocketAddr},
     path::PathBuf,
-    sync::Arc,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use rustix::io::Errno;
 use rustls::{ClientConfig, pki_types::ServerName};
+use stockade_model::time::{Runtime, Time};
 use tokio::net::{TcpStream, UnixStream, lookup_host};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::either::Either;
 
+use super::{
+    ClientOptions,
+    addresses::{ResolvedAddresses, connect_first},
+};
 use crate::{
+    address_rules::{ConnectToRule, ResolveRule},
     allowed::AllowedTargets,
     endpoint::Endpoint,
     sample::{FailureClass, RequestFailure},
 };
 
+/// The endpoints whose addresses are kept: redirects may name any number.
+const ENDPOINTS_MAX: usize = 10_000;
+
 /// Opens connections.
-#[derive(Clone, Debug)]
 pub(crate) struct TransportConnector {
     /// Replaces the address of every endpoint.
-    pub(crate) unix_socket: Option<PathBuf>,
-    pub(crate) allowed: Option<AllowedTargets>,
-    pub(crate) tls: Arc<ClientConfig>,
+    unix_socket: Option<PathBuf>,
+    allowed: Option<AllowedTargets>,
+    resolve: Vec<ResolveRule>,
+    connect_to: Vec<ConnectToRule>,
+    tls: Arc<ClientConfig>,
+    lookup: Lookup,
+    known: Mutex<BTreeMap<Endpoint, Arc<EndpointAddresses>>>,
 }
 
-/// The resolved address of an endpoint.
-#[derive(Clone, Debug)]
-pub(crate) enum EndpointAddress {
-    Tcp(Arc<[SocketAddr]>),
+/// Looks up the addresses of a host.
+type Lookup = fn(String, u16) -> Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>>;
+
+fn system_lookup(
+    host: String,
+    port: u16,
+) -> Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>> {
+    Box::pin(async move { Ok(lookup_host((host, port)).await?.collect()) })
+}
+
+/// The addresses of an endpoint, which all threads share; one of them looks them up. `None`: that has not succeeded yet.
+#[derive(Debug, Default)]
+pub(crate) struct EndpointAddresses(tokio::sync::Mutex<Option<ResolvedAddresses>>);
+
+/// The addresses that a connection tries.
+#[derive(Debug)]
+pub(crate) enum ConnectionAddresses {
+    /// In this order.
+    Tcp(Vec<SocketAddr>),
     Unix(PathBuf),
 }
 
@@ -41,48 +72,101 @@ pub(crate) type Stream = Either<Socket, Box<TlsStream<Socket>>>;
 pub(crate) type Socket = Either<TcpStream, UnixStream>;
 
 impl TransportConnector {
-    pub(crate) async fn look_up(&self, endpoint: &Endpoint) -> Result<EndpointAddress, RequestFailure> {
-        let forbidden = |server: &dyn fmt::Display| {
-            let allowed = self.allowed.as_ref().map(ToString::to_string).unwrap_or_default();
-            RequestFailure::new(FailureClass::NotAllowed, format!("{server}; allowed: {allowed}"))
-        };
+    pub(crate) fn new(options: &ClientOptions, tls: Arc<ClientConfig>) -> Self {
+        Self {
+            unix_socket: options.unix_socket.clone(),
+            allowed: options.allowed.clone(),
+            resolve: options.resolve.clone(),
+            connect_to: options.connect_to.clone(),
+            tls,
+            lookup: system_lookup,
+            known: Mutex::default(),
+        }
+    }
+
+    /// What is known of the addresses of an endpoint, for [`look_up`](Self::look_up).
+    pub(crate) fn addresses_of(&self, endpoint: &Endpoint) -> Arc<EndpointAddresses> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(addresses) = known.get(endpoint) {
+            return Arc::clone(addresses);
+        }
+        let addresses = Arc::<EndpointAddresses>::default();
+        if known.len() < ENDPOINTS_MAX {
+            known.insert(endpoint.clone(), Arc::clone(&addresses));
+        }
+        addresses
+    }
+
+    /// The addresses for the next connection to an endpoint. Looks the name up at first, after its ttl, and after failures.
+    pub(crate) async fn look_up(
+        &self,
+        endpoint: &Endpoint,
+        addresses: &EndpointAddresses,
+        now: Time,
+    ) -> Result<ConnectionAddresses, RequestFailure> {
         if let Some(path) = &self.unix_socket {
             if self.allowed.as_ref().is_some_and(|allowed| !allowed.has_unix(path)) {
-                return Err(forbidden(&path.display()));
+                return Err(self.forbidden(&path.display()));
             }
-            return Ok(EndpointAddress::Unix(path.clone()));
+            return Ok(ConnectionAddresses::Unix(path.clone()));
         }
-        let unknown =
-            |reason: &str| RequestFailure::new(FailureClass::Dns, format!("{}: {reason}", endpoint.host));
-        let addresses = match endpoint.host.parse::<IpAddr>() {
-            Ok(address) => vec![SocketAddr::new(address, endpoint.port)],
-            Err(_) => {
-                let addresses = lookup_host((endpoint.host.as_str(), endpoint.port)).await;
-                addresses.map_err(|error| unknown(&error.to_string()))?.collect()
+        let mut resolved = addresses.0.lock().await;
+        if resolved.as_ref().is_none_or(|resolved| resolved.is_due(now)) {
+            match (self.resolve(endpoint).await, &mut *resolved) {
+                (Ok(found), Some(resolved)) => resolved.renew(found, now),
+                (Ok(found), none) => *none = Some(ResolvedAddresses::new(found, now)),
+                // A name server that fails does not end a load that has addresses.
+                (Err(failure), Some(resolved)) if failure.class == FailureClass::Dns => resolved.keep(now),
+                (Err(failure), _) => return Err(failure),
+            }
+        }
+        let order = resolved.as_mut().map(ResolvedAddresses::for_next_connection);
+        Ok(ConnectionAddresses::Tcp(order.unwrap_or_default()))
+    }
+
+    /// All addresses of an endpoint that may be reached.
+    async fn resolve(&self, endpoint: &Endpoint) -> Result<Vec<SocketAddr>, RequestFailure> {
+        let to = ConnectToRule::of(&self.connect_to, endpoint);
+        let unknown = |reason: &str| RequestFailure::new(FailureClass::Dns, format!("{}: {reason}", to.host));
+        let (addresses, is_of_name) = match (ResolveRule::of(&self.resolve, &to), to.host.parse::<IpAddr>()) {
+            (Some(addresses), _) => (addresses, false),
+            (None, Ok(address)) => (vec![SocketAddr::new(address, to.port)], false),
+            (None, Err(_)) => {
+                let addresses = (self.lookup)(to.host.clone(), to.port).await;
+                (addresses.map_err(|error| unknown(&error.to_string()))?, true)
             }
         };
         if addresses.is_empty() {
             return Err(unknown("it has none"));
         }
-        let addresses = match &self.allowed {
-            None => addresses,
-            Some(allowed) => match allowed.of(endpoint, addresses) {
-                addresses if addresses.is_empty() => return Err(forbidden(endpoint)),
-                addresses => addresses,
-            },
+        let Some(allowed) = &self.allowed else { return Ok(addresses) };
+        let is_allowed = |address: &SocketAddr| {
+            // A rule may name any address beside a name that is allowed: then the address has to be.
+            let host = if is_of_name { to.host.clone() } else { address.ip().to_string() };
+            allowed.has(&Endpoint { host, ..to.clone() }, address)
         };
-        Ok(EndpointAddress::Tcp(addresses.into()))
+        let addresses: Vec<_> = addresses.into_iter().filter(is_allowed).collect();
+        if addresses.is_empty() { Err(self.forbidden(&to)) } else { Ok(addresses) }
+    }
+
+    fn forbidden(&self, server: &dyn fmt::Display) -> RequestFailure {
+        let allowed = self.allowed.as_ref().map(ToString::to_string).unwrap_or_default();
+        RequestFailure::new(FailureClass::NotAllowed, format!("{server}; allowed: {allowed}"))
     }
 
     /// Connects, and completes the TLS handshake.
-    pub(crate) async fn connect(
+    pub(crate) async fn connect<R: Runtime>(
         &self,
         endpoint: &Endpoint,
-        address: &EndpointAddress,
+        to: &ConnectionAddresses,
+        runtime: &R,
+        failed: &mut Vec<SocketAddr>,
     ) -> Result<Stream, RequestFailure> {
-        let socket = match address {
-            EndpointAddress::Tcp(addresses) => Either::Left(connect_tcp(addresses).await?),
-            EndpointAddress::Unix(path) => {
+        let socket = match to {
+            ConnectionAddresses::Tcp(addresses) => {
+                Either::Left(connect_first(runtime, addresses, connect_tcp, failed).await?)
+            }
+            ConnectionAddresses::Unix(path) => {
                 let unix = UnixStream::connect(path).await;
                 Either::Right(unix.map_err(|error| connect_failure(&error, &path.display().to_string()))?)
             }
@@ -102,20 +186,27 @@ impl TransportConnector {
     }
 }
 
-/// Connects to the first address that accepts.
-async fn connect_tcp(addresses: &[SocketAddr]) -> Result<TcpStream, RequestFailure> {
-    let mut failure = RequestFailure::from(FailureClass::Unreachable);
-    for address in addresses {
-        match TcpStream::connect(address).await {
-            Ok(tcp) => {
-                // Each request is one write; what follows it must not wait for its acknowledgement (Nagle).
-                let _ = tcp.set_nodelay(true);
-                return Ok(tcp);
-            }
-            Err(error) => failure = connect_failure(&error, &address.to_string()),
+impl EndpointAddresses {
+    /// Notes the addresses that did not accept a connection: they are tried last, and the name is looked up again.
+    pub(crate) async fn note_failed(&self, failed: &[SocketAddr]) {
+        if let Some(resolved) = &mut *self.0.lock().await {
+            resolved.note_failed(failed);
         }
     }
-    Err(failure)
+}
+
+impl fmt::Debug for TransportConnector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TransportConnector").field("known", &self.known).finish_non_exhaustive()
+    }
+}
+
+async fn connect_tcp(address: SocketAddr) -> Result<TcpStream, RequestFailure> {
+    let tcp =
+        TcpStream::connect(address).await.map_err(|error| connect_failure(&error, &address.to_string()))?;
+    // Each request is one write; what follows it must not wait for its acknowledgement (Nagle).
+    let _ = tcp.set_nodelay(true);
+    Ok(tcp)
 }
 
 fn connect_failure(error: &io::Error, to: &str) -> RequestFailure {
@@ -151,5 +242,56 @@ pub(crate) fn connection_failure(error: &io::Error) -> RequestFailure {
         ConnectionReset | ConnectionAborted | BrokenPipe | WriteZero => FailureClass::Reset.into(),
         InvalidData => RequestFailure::new(FailureClass::Tls, error.to_string()),
         _ => RequestFailure::new(FailureClass::Reset, error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::{AtomicU16, Ordering},
+        time::Duration,
+    };
+
+    use super::*;
+
+    /// The port of the only address that every name has now.
+    static PORT: AtomicU16 = AtomicU16::new(1);
+
+    fn moving_name(_: String, _: u16) -> Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send>> {
+        let port = PORT.load(Ordering::SeqCst);
+        let result = if port == 0 {
+            Err(io::Error::other("no name server"))
+        } else {
+            Ok(vec![([127, 0, 0, 1], port).into()])
+        };
+        Box::pin(async move { result })
+    }
+
+    #[tokio::test]
+    async fn connections_follow_a_name_that_moves() {
+        let options = ClientOptions { allowed: Some(AllowedTargets::default()), ..ClientOptions::default() };
+        let tls = crate::tls::config(&options, false).expect("a configuration");
+        let connector = TransportConnector { lookup: moving_name, ..TransportConnector::new(&options, tls) };
+        let endpoint = Endpoint::of_url(&"http://a.example/".parse().expect("a URL"));
+        let known = connector.addresses_of(&endpoint);
+        let port_at = async |millis| {
+            let now = Time::ZERO + Duration::from_millis(millis);
+            match connector.look_up(&endpoint, &known, now).await {
+                Ok(ConnectionAddresses::Tcp(addresses)) => addresses[0].port(),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(port_at(0).await, 1);
+        PORT.store(2, Ordering::SeqCst);
+        assert_eq!((port_at(29_999).await, port_at(30_000).await), (1, 2));
+        // A connection fails: the name is looked up a second later.
+        PORT.store(3, Ordering::SeqCst);
+        known.note_failed(&[([127, 0, 0, 1], 2).into()]).await;
+        assert_eq!((port_at(30_999).await, port_at(31_000).await), (2, 3));
+        // Without a name server the last addresses stay.
+        PORT.store(0, Ordering::SeqCst);
+        assert_eq!(port_at(70_000).await, 3);
+        PORT.store(4, Ordering::SeqCst);
+        assert_eq!((port_at(99_999).await, port_at(100_000).await), (3, 4));
     }
 }

@@ -135,7 +135,7 @@ impl<'a> TallyFigures<'a> {
             service: Distribution::of(&tally.times.service, None),
             send_lag: Distribution::of(&tally.times.send_lag, None),
             status_codes: &tally.status_codes,
-            outcomes: (tally.outcomes.requests() > 0).then_some(tally.outcomes),
+            outcomes: (tally.outcomes.reported() > 0).then_some(tally.outcomes),
             hit_ratio: tally.hit_ratio(),
             hits_of_unknown_freshness: Some(tally.hits_of_unknown_freshness).filter(|hits| *hits > 0),
             failures: &tally.failures,

@@ -54,7 +54,7 @@ pub fn measurement(tally: &Tally) -> MeasurementSnapshot {
         response: TimeHistogram::of(&tally.times.response),
         service: TimeHistogram::of(&tally.times.service),
         send_lag: TimeHistogram::of(&tally.times.send_lag),
-        outcomes: (tally.outcomes.requests() > 0).then_some(tally.outcomes),
+        outcomes: (tally.outcomes.reported() > 0).then_some(tally.outcomes),
         status_codes,
         failures: tally.failures.clone(),
         ..MeasurementSnapshot::default()

@@ -9,7 +9,8 @@ use hdrhistogram::{
     },
 };
 
-use stockade_model::time::Time;
+use stockade_model::{outcome::Outcomes, time::Time};
+use stockade_record::record::{Expectation, Verdict};
 
 use super::*;
 use crate::{sample::Sample, summary::Summary};
@@ -250,15 +251,18 @@ fn text() {
     achieved    5 requests, 1.7/s; the last was done after 3.25s
     warm-up     2 requests before, not counted here; their p99 1ms
 
-                                        min    mean     p50     p90     p95     p99   p99.9     max
-    response  from when it was due     90us   351ms     1ms   1.25s   1.25s   1.25s   1.25s   1.25s
-    service   on the wire              90us   350ms   990us   1.25s   1.25s   1.25s   1.25s   1.25s
-    send lag  sent late                   0   506us    10us   2.5ms   2.5ms   2.5ms   2.5ms   2.5ms
-    no answer until given up          500us   500us   500us   500us   500us   500us   500us   500us
+                   min    mean     p50     p90     p95     p99   p99.9     max
+    response      90us   351ms     1ms   1.25s   1.25s   1.25s   1.25s   1.25s
+    service       90us   350ms   990us   1.25s   1.25s   1.25s   1.25s   1.25s
+    send lag         0   506us    10us   2.5ms   2.5ms   2.5ms   2.5ms   2.5ms
+    no answer    500us   500us   500us   500us   500us   500us   500us   500us
+                response: since due; service: on the wire; send lag: sent late; no
+                answer: until given up
 
     success     60.0 % answered with 200 to 399
     answers     none: 1, 200: 2, 304: 1, 503: 1
-    bodies      1006 B received, 201 B per request, 310 B/s; 1.96 KiB decompressed; 4 B sent
+    bodies      1006 B received, 201 B per request, 310 B/s; 1.96 KiB decompressed;
+                4 B sent
     cache       hit: 2, miss: 1, error: 1 (50.0 % of all lookups hit)
     failed      2 (status 503: 1, connection refused: 1)
     errors      503 Service Unavailable
@@ -294,26 +298,84 @@ fn text_of_a_long_invalid_run() {
     asked       200s at 500/s
     achieved    100,000 requests, 500.0/s; the last was done after 3m20s
 
-                                        min    mean     p50     p90     p95     p99   p99.9     max
-    response  from when it was due     80us  20.3ms  1.66ms  63.3ms   118ms   229ms   258ms   262ms
-    service   on the wire              80us  20.3ms  1.64ms  63.3ms   118ms   229ms   258ms   262ms
-    send lag  sent late                   0  19.5us    19us    36us    38us    39us    39us    39us
-    no answer until given up           85us  19.7ms  1.41ms  63.1ms   110ms   223ms   261ms   261ms
+                   min    mean     p50     p90     p95     p99   p99.9     max
+    response      80us  20.3ms  1.66ms  63.3ms   118ms   229ms   258ms   262ms
+    service       80us  20.3ms  1.64ms  63.3ms   118ms   229ms   258ms   262ms
+    send lag         0  19.5us    19us    36us    38us    39us    39us    39us
+    no answer     85us  19.7ms  1.41ms  63.1ms   110ms   223ms   261ms   261ms
+                response: since due; service: on the wire; send lag: sent late; no
+                answer: until given up
 
     success     98.5 % answered with 200 to 399
     answers     none: 500, 200: 98,000, 304: 500, 404: 500, 503: 500
-    bodies      164 MiB received, 1.68 KiB per request, 837 KiB/s; 327 MiB decompressed; 97.7 KiB sent
-    failed      1,500 (status 404: 500, status 503: 500, no complete response in time: 500)
+    bodies      164 MiB received, 1.68 KiB per request, 837 KiB/s; 327 MiB
+                decompressed; 97.7 KiB sent
+    failed      1,500 (status 404: 500, status 503: 500, no complete response in
+                time: 500)
     errors      503 Service Unavailable
                 404 Not Found
                 no complete response in time
     besides     250 due and never sent
-    per second  ██████████████████████████████████████████████████  500 to 500 (a bar: 4 s)
+    per second  ████████████████████████████████████████  500 to 500 (a bar: 5 s)
     generator   0.92 cores on average, 1.00 at most
                 4 connections, 3 requests under way at most
 
     INVALID: 92 % of a core were busy; 250 requests were never sent
     ");
+}
+
+/// URLs, hosts, addresses and names of others are as long as they like, and contain what they like.
+#[test]
+fn text_fits_eighty_columns_and_obeys_nobody() {
+    let hostile = "a\u{1b}[2J\u{7}b\r\u{9b}31m\u{202e}c\u{2066}d\u{85}\u{7f}";
+    let long = format!("http://{}.example/{}?{hostile}", "h".repeat(60), "p".repeat(200));
+    let mut summary = small();
+    summary.schedule = format!("{hostile} {long}");
+    summary.measured.errors = vec![format!("connection refused: {long}"), hostile.repeat(20)];
+    summary.measured.status_codes = (100..160).map(|status| (status, u64::from(status) << 30)).collect();
+    summary.generator.invalid_reasons = vec![format!("92 % of a core were busy, {long}"), hostile.to_owned()];
+    let expectations = vec![Expectation {
+        expr: format!("p50 < 1s and {hostile}"),
+        left: None,
+        right: None,
+        effect: None,
+        verdict: Verdict::Refuted,
+        reason: long,
+    }];
+    let text = text::render(&summary, &ReportOptions { expectations, ..ReportOptions::default() });
+    for line in text.lines() {
+        assert!(line.chars().count() <= 80, "{line:?}");
+        assert!(!line.contains(stockade_model::message::is_unprintable), "{line:?}");
+    }
+    // Nothing is lost: a long word goes on in the next line.
+    let joined: String = text.split_whitespace().collect();
+    assert!(joined.contains(&"p".repeat(200)), "{text}");
+}
+
+/// Varnish without `X-Cache` tells hits by their `Age`, and nothing else.
+#[test]
+fn answers_without_an_outcome_are_not_counted_as_one() {
+    let mut summary = small();
+    summary.measured.outcomes = Outcomes { hit: 300, unreported: 1_200, ..Outcomes::default() };
+    summary.measured.hits_of_unknown_freshness = 300;
+    let text = fold("text", &summary);
+    let (_, cache) = text.split_once("cache       ").unwrap();
+    insta::assert_snapshot!(cache.lines().take(5).collect::<Vec<_>>().join("\n"), @"
+    hit: 300 (cannot tell whether 300 of the hits are fresh)
+                1,200 answers do not state what a cache did; to know it, write
+                `add_header X-Cache-Status $upstream_cache_status always;` in nginx,
+                and set `resp.http.X-Cache` to HIT or MISS in vcl_deliver of Varnish
+    failed      2 (status 503: 1, connection refused: 1)
+    ");
+    let json: serde_json::Value = serde_json::from_str(&fold("json", &summary)).unwrap();
+    let outcomes = &json["stockade"]["outcomes"];
+    assert_eq!((&outcomes["unreported"], &outcomes["bypass"]), (&1_200.into(), &0.into()));
+    assert_eq!(json["stockade"]["hit_ratio"], serde_json::Value::Null);
+    // A server without a cache says nothing, and the report neither.
+    summary.measured.outcomes.hit = 0;
+    assert!(!fold("text", &summary).contains("cache  "));
+    let json: serde_json::Value = serde_json::from_str(&fold("json", &summary)).unwrap();
+    assert_eq!(json["stockade"]["outcomes"], serde_json::Value::Null);
 }
 
 #[test]
@@ -428,10 +490,11 @@ fn formats_handle_runs_without_responses() {
     asked       10s at 1/d
     achieved    no requests
 
-                                        min    mean     p50     p90     p95     p99   p99.9     max
-    response  from when it was due        -       -       -       -       -       -       -       -
-    service   on the wire                 -       -       -       -       -       -       -       -
-    send lag  sent late                   -       -       -       -       -       -       -       -
+                   min    mean     p50     p90     p95     p99   p99.9     max
+    response         -       -       -       -       -       -       -       -
+    service          -       -       -       -       -       -       -       -
+    send lag         -       -       -       -       -       -       -       -
+                response: since due; service: on the wire; send lag: sent late
 
     success     -
     answers     -
@@ -445,11 +508,13 @@ fn formats_handle_runs_without_responses() {
     asked       2s at 10/s
     achieved    20 requests, 10.0/s; the last was done after 1.9s
 
-                                        min    mean     p50     p90     p95     p99   p99.9     max
-    response  from when it was due        -       -       -       -       -       -       -       -
-    service   on the wire                 -       -       -       -       -       -       -       -
-    send lag  sent late                30us    30us    30us    30us    30us    30us    30us    30us
-    no answer until given up          230us   230us   230us   230us   230us   230us   230us   230us
+                   min    mean     p50     p90     p95     p99   p99.9     max
+    response         -       -       -       -       -       -       -       -
+    service          -       -       -       -       -       -       -       -
+    send lag      30us    30us    30us    30us    30us    30us    30us    30us
+    no answer    230us   230us   230us   230us   230us   230us   230us   230us
+                response: since due; service: on the wire; send lag: sent late; no
+                answer: until given up
 
     success     0.0 % answered with 200 to 399
     answers     none: 20

@@ -2,10 +2,12 @@
 
 use std::{
     fmt::{self, Display, Write},
+    iter,
     time::Duration,
 };
 
 use stockade_model::{
+    message::wrapped,
     outcome::Outcome,
     units::{format_count, format_duration, format_size, format_span, ratio},
 };
@@ -14,15 +16,18 @@ use stockade_record::{
     record::{AgentReport, Expectation},
 };
 
-use super::{ReportOptions, figures::rates};
+use super::{REPORT_OUTCOMES, ReportOptions, figures::rates};
 use crate::{
     sample::Deviation,
     summary::{GeneratorHealth, Summary},
     tally::Tally,
 };
 
+/// The columns of the report.
+const COLUMNS: usize = 80;
+
 /// The most bars of the line of rates.
-const BARS_MAX: usize = 60;
+const BARS_MAX: usize = 48;
 
 /// The most errors that are listed.
 const ERRORS_MAX: usize = 5;
@@ -36,18 +41,15 @@ pub fn render(summary: &Summary, options: &ReportOptions) -> String {
     if !options.expectations.is_empty() {
         text.push('\n');
     }
-    for expectation in &options.expectations {
-        text.push_str(&expectation_line(expectation));
-        text.push('\n');
-    }
+    text.extend(options.expectations.iter().map(expectation_lines));
     text
 }
 
 /// `supported     p99 < 50ms: it was 12ms`
 #[must_use]
-pub fn expectation_line(expectation: &Expectation) -> String {
+pub fn expectation_lines(expectation: &Expectation) -> String {
     let Expectation { expr, verdict, reason, .. } = expectation;
-    format!("{verdict:<12}  {expr}: {reason}")
+    hanging(&format!("{verdict:<12}  "), &format!("{expr}: {reason}"))
 }
 
 fn write(summary: &Summary, to: &mut String) -> fmt::Result {
@@ -64,8 +66,13 @@ fn write(summary: &Summary, to: &mut String) -> fmt::Result {
     if tally.wire_bytes_in + tally.bytes_out > 0 {
         line(to, "bodies", bodies(summary))?;
     }
-    if tally.outcomes.requests() > 0 {
+    if tally.outcomes.reported() > 0 {
         line(to, "cache", cache(tally))?;
+        if tally.outcomes.unreported > 0 {
+            let unreported = format_count(tally.outcomes.unreported);
+            let what = "answers do not state what a cache did";
+            line(to, "", format_args!("{unreported} {what}; {REPORT_OUTCOMES}"))?;
+        }
     }
     if tally.failed() > 0 {
         line(to, "failed", failed(tally))?;
@@ -101,7 +108,7 @@ fn write(summary: &Summary, to: &mut String) -> fmt::Result {
         let has_answers = summary.measured.successes > 0 || summary.measured.requests() == 0;
         return writeln!(to, "{}", if has_answers { "valid" } else { "valid, and no request succeeded" });
     }
-    writeln!(to, "INVALID: {}", invalid_reasons.join("; "))
+    to.write_str(&hanging("INVALID: ", &invalid_reasons.join("; ")))
 }
 
 /// `1 request`, `2,000 requests`
@@ -136,7 +143,14 @@ fn exceptions(summary: &Summary, to: &mut String) -> fmt::Result {
 
 /// A label of ten letters, and its value.
 fn line(to: &mut String, label: &str, what: impl Display) -> fmt::Result {
-    writeln!(to, "{label:<10}  {what}")
+    to.write_str(&hanging(&format!("{label:<10}  "), &what.to_string()))
+}
+
+/// A head, and a text beside it in as many lines as it needs.
+fn hanging(head: &str, text: &str) -> String {
+    let (indent, columns) = (" ".repeat(head.len()), COLUMNS - head.len());
+    let lines = iter::once(head).chain(iter::repeat(&*indent)).zip(wrapped(text, columns));
+    lines.map(|(head, line)| format!("{head}{line}").trim_end().to_owned() + "\n").collect()
 }
 
 /// `25,500 requests, 425.0/s; the last was done after 1m`
@@ -153,12 +167,13 @@ fn achieved(summary: &Summary) -> String {
 /// Three distributions, aligned.
 fn times(tally: &Tally) -> String {
     const HEADINGS: [&str; 8] = ["min", "mean", "p50", "p90", "p95", "p99", "p99.9", "max"];
-    let mut text = format!("{:31}", "");
+    let mut text = " ".repeat(10);
     for heading in HEADINGS {
         let _ = write!(text, " {heading:>7}");
     }
+    let mut legend = Vec::new();
     for (label, what, times) in [
-        ("response", "from when it was due", &tally.times.response),
+        ("response", "since due", &tally.times.response),
         ("service", "on the wire", &tally.times.service),
         ("send lag", "sent late", &tally.times.send_lag),
         ("no answer", "until given up", &tally.times_without_response),
@@ -166,7 +181,8 @@ fn times(tally: &Tally) -> String {
         if label == "no answer" && times.count() == 0 {
             continue;
         }
-        let _ = write!(text, "\n{label:<10}{what:<21}");
+        let _ = write!(text, "\n{label:<10}");
+        legend.push(format!("{label}: {what}"));
         for time in [times.min(), times.mean()] {
             let _ = write!(text, " {:>7}", shown(time));
         }
@@ -174,7 +190,7 @@ fn times(tally: &Tally) -> String {
             let _ = write!(text, " {:>7}", quantile(times, at));
         }
     }
-    text + "\n"
+    text + "\n" + &hanging(&" ".repeat(12), &legend.join("; "))
 }
 
 /// `1.23 MiB received, 402 B per request, 98.2 KiB/s; 2.46 MiB decompressed; 12 B sent`

@@ -2,6 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "test servers and bounds against hanging need real time")]
 
+mod addresses;
 mod agreement;
 mod faults;
 mod http2;

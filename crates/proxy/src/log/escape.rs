@@ -1,5 +1,7 @@
 //! Escapes values that clients send.
 
+use stockade_model::message::is_unprintable;
+
 /// The most bytes of a value in a line, before they are escaped. A path, `User-Agent` or `Referer` may be as long as a
 /// head.
 pub(super) const VALUE_BYTES_MAX: usize = 2_048;
@@ -27,8 +29,8 @@ fn append_json_char(line: &mut Vec<u8>, c: char) {
     match c {
         '"' => line.extend_from_slice(b"\\\""),
         '\\' => line.extend_from_slice(b"\\\\"),
-        // C0 and C1 controls, and separators that some readers take for the end of a line.
-        '\0'..='\x1f' | '\x7f'..='\u{9f}' | '\u{2028}' | '\u{2029}' => {
+        // Controls, what changes the direction of the text, and separators that some readers take for the end of a line.
+        c if is_unprintable(c) => {
             let code = u32::from(c);
             line.extend_from_slice(b"\\u");
             for shift in [12, 8, 4, 0] {

@@ -14,7 +14,7 @@ pub(super) fn config(settings: &UpstreamSettings) -> Result<Arc<ClientConfig>, U
         reason: match error {
             TrustError::NoSystemAuthority => format!("{error}, or name a file with `ca`"),
             TrustError::File { .. } => format!("ca: {error}"),
-            TrustError::Protocol(_) => error.to_string(),
+            TrustError::Key { .. } | TrustError::Protocol(_) => error.to_string(),
         },
     })?;
     if settings.http2 {

@@ -182,7 +182,7 @@ impl MeasurementSnapshot {
             repeat: interval.repeat,
             requests: interval.outcomes.requests(),
             failed: interval.outcomes.error,
-            outcomes: Some(interval.outcomes),
+            outcomes: interval.outcomes.are_known().then_some(interval.outcomes),
             source_loads: interval.source_loads,
             retries: interval.retries,
             dropped: interval.dropped,

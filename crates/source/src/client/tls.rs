@@ -45,7 +45,7 @@ impl TlsHandshake {
         let config = config.map_err(|error| match error {
             TrustError::NoSystemAuthority => format!("{error}, or name a file of certificates with ca="),
             TrustError::File { .. } => format!("`ca`: {error}"),
-            TrustError::Protocol(_) => error.to_string(),
+            TrustError::Key { .. } | TrustError::Protocol(_) => error.to_string(),
         })?;
         Ok(Self { server_name, connector: TlsConnector::from(Arc::new(config)) })
     }

@@ -67,6 +67,6 @@ pub(super) fn client_config(mode: TlsMode, authorities: Option<&Path>) -> Result
     trust.client_config().map_err(|error| match error {
         TrustError::NoSystemAuthority => format!("{error}, or name a file with `sslrootcert`"),
         TrustError::File { .. } => format!("`sslrootcert`: {error}"),
-        TrustError::Protocol(_) => error.to_string(),
+        TrustError::Key { .. } | TrustError::Protocol(_) => error.to_string(),
     })
 }

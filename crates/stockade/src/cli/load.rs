@@ -8,7 +8,7 @@ use clap::{
 };
 use http::{HeaderName, HeaderValue, Method};
 use stockade_load::{
-    Sha256Digest,
+    ConnectToRule, ResolveRule, Sha256Digest,
     keys::Keys,
     report::{Buckets, FORMATS, ReportFormat},
     schedule::{ArrivalProcess, Rate},
@@ -129,9 +129,21 @@ pub struct LoadArgs {
     /// Trust only the certificate authorities of this file (PEM)
     #[arg(long, value_name = "FILE", help_heading = "How")]
     pub ca: Option<PathBuf>,
+    /// Show this certificate to servers that ask for one (PEM)
+    #[arg(long, value_name = "FILE", help_heading = "How", requires = "key")]
+    pub cert: Option<PathBuf>,
+    /// Private key of --cert (PEM, without a passphrase)
+    #[arg(long, value_name = "FILE", help_heading = "How", requires = "cert")]
+    pub key: Option<PathBuf>,
     /// Connect to this Unix socket instead of the host of the URLs
     #[arg(long, value_name = "PATH", help_heading = "How")]
     pub unix: Option<PathBuf>,
+    /// Addresses of a host and port instead of those of its name; `*` is any host; may be repeated
+    #[arg(long, value_name = "HOST:PORT:ADDR[,ADDR]", help_heading = "How", conflicts_with = "unix")]
+    pub resolve: Vec<ResolveRule>,
+    /// Connect to another host and port; an empty first one is any, an empty second one stays; may be repeated
+    #[arg(long, value_name = "HOST1:PORT1:HOST2:PORT2", help_heading = "How", conflicts_with = "unix")]
+    pub connect_to: Vec<ConnectToRule>,
     /// Follow at most N redirects per request
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "How", value_parser = clap::value_parser!(u32).range(0..=50))]
     pub redirects: u32,

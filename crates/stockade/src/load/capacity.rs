@@ -1,7 +1,5 @@
 //! The highest rate at which bounds hold: one trial after the other.
 
-use std::io::{self, Write};
-
 use serde_json::json;
 use stockade_load::{
     generator::LoadTestRun,
@@ -15,6 +13,7 @@ use crate::{
     cli::LoadArgs,
     exit::{CommandError, Exit},
     progress::stop_on_signals,
+    run::print,
     telemetry::Telemetry,
 };
 
@@ -55,19 +54,19 @@ pub fn search(args: LoadArgs, bounds: &Bounds) -> Result<Exit, CommandError> {
             break;
         }
         if summary.generator.is_incomplete {
-            summary.generator.invalid_reasons.iter().for_each(|reason| eprintln!("INVALID: {reason}"));
+            summary.generator.invalid_reasons.iter().for_each(|reason| say!("INVALID: {reason}"));
             break;
         }
         // New numbers, so that a trial does not find the entries of the last one in a cache.
         load.first_request += summary.measured.requests() + summary.dropped + NUMBERS_BETWEEN;
         let held = bounds.judge(&summary);
         let p99 = summary.measured.latencies().quantile(0.99).map_or_else(|| "-".to_owned(), format_duration);
-        eprintln!("{:>12}  trial {}  p99 {p99:>8}  {held}", trial.rate.to_string(), trial.repeat + 1);
+        say!("{:>12}  trial {}  p99 {p99:>8}  {held}", trial.rate.to_string(), trial.repeat + 1);
         search.record(trial, held).expect("the trial that was due");
     }
     let found = search.result();
     let report = if is_json { as_json(bounds, &found) } else { as_text(bounds, &found) };
-    io::stdout().write_all(report.as_bytes()).map_err(CommandError::Output)?;
+    print(&report)?;
     let is_found = found.highest_passed.is_some()
         && found.status != SearchStatus::Running
         && !found.is_generator_limited();

@@ -5,7 +5,7 @@ use std::{num::NonZeroUsize, path::Path, sync::Arc, time::Duration};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use stockade_lab::host;
 use stockade_load::{
-    ClientOptions, Retries, Trust,
+    ClientCertificate, ClientOptions, Retries, Trust,
     generator::{LoadTest, Share},
     plan::{ClosedLoop, EndCondition, Plan},
     schedule::{ArrivalProcess, DURATION_MAX, Rate, Schedule, ScheduleLimitError, Step},
@@ -131,7 +131,13 @@ fn with_plan(args: LoadArgs, traffic: Traffic, plan: Plan) -> LoadTest {
                 Some(file) => Trust::File(file),
                 None => Trust::System,
             },
+            client_certificate: args
+                .cert
+                .zip(args.key)
+                .map(|(certificate, key)| ClientCertificate { certificate, key }),
             unix_socket: args.unix,
+            resolve: args.resolve,
+            connect_to: args.connect_to,
             redirects_max: args.redirects,
             retries: Retries { max: args.retries, backoff: args.retry_backoff, budget: args.retry_budget },
             body_digest: args.sha256,
@@ -241,14 +247,14 @@ fn replayed(
     let hosts = if args.replay_hosts { HostHeader::Logged } else { HostHeader::OfUrl };
     let mut log = AccessLog::read(reader, &base, hosts).map_err(usage)?;
     if log.skipped().total() > 0 {
-        eprintln!("left out of the log: {}", log.skipped());
+        say!("left out of the log: {}", log.skipped());
     }
     for line in log.malformed() {
-        eprintln!("left out: {line}");
+        say!("left out: {line}");
     }
     if log.without_host() > 0 {
         let requests = format_count(log.without_host());
-        eprintln!("without a host in the log, and sent with that of the URL: {requests}");
+        say!("without a host in the log, and sent with that of the URL: {requests}");
     }
     let has_own_pace =
         args.rate.is_none() && args.connections.is_none() && args.burst.is_none() && args.schedule.is_none();
@@ -299,7 +305,7 @@ fn plan(args: &LoadArgs, due: Option<ReplayTimes>) -> Result<Plan, CommandError>
             }
             None => {
                 let plan = closed_loop(CONNECTIONS, args)?;
-                eprintln!("without --rate or --connections, a closed loop: {plan}");
+                say!("without --rate or --connections, a closed loop: {plan}");
                 return Ok(plan);
             }
         },

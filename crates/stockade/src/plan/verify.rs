@@ -42,7 +42,7 @@ pub fn verify(planned: &Experiment, file: &Path, record_directory: &Path) -> Res
         text += &line("loads per request", predicted.1, loads);
     }
     print(&text)?;
-    eprintln!("\n{}; record, report.md and report.html in {}", verdict(&record), record_directory.display());
+    say!("\n{}; record, report.md and report.html in {}", verdict(&record), record_directory.display());
     Ok(Exit::of(&record))
 }
 

@@ -43,11 +43,6 @@ pub fn cut(line: &str, width: usize) -> String {
     truncate_str(line, width, "…").into_owned()
 }
 
-/// Text of a file without control characters, which could move the cursor.
-pub fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
-}
-
 /// `left` from the first column, shortened where needed, and `right` to the last one.
 pub fn sides(left: &str, right: &str, width: usize) -> String {
     let room = width.saturating_sub(measure_text_width(right) + 2);
@@ -136,28 +131,25 @@ const ORDER: [Outcome; Outcome::ALL.len()] = [
 
 /// A bar of outcomes, and the count of each: in one row, if there is room for ten columns of the bar.
 pub fn outcomes(outcomes: &Outcomes, width: usize, paint: Paint) -> Vec<String> {
-    let some: Vec<(Outcome, u64)> = ORDER
-        .into_iter()
-        .map(|outcome| (outcome, outcomes.of(outcome)))
-        .filter(|(_, count)| *count > 0)
-        .collect();
+    let known = ORDER.into_iter().map(|outcome| (sign(outcome), outcome.name(), outcomes.of(outcome)));
+    let unknown = (("?", Style::new().dim()), "unreported", outcomes.unreported);
+    let some: Vec<_> = known.chain([unknown]).filter(|(_, _, count)| *count > 0).collect();
     if some.is_empty() {
         return vec![paint.row("outcomes", "none", width)];
     }
-    let counts = some.iter().map(|(outcome, count)| {
-        let (sign, style) = sign(*outcome);
-        format!("{} {} {}", paint.apply(style, sign), outcome.name(), format_count(*count))
+    let counts = some.iter().map(|((sign, style), name, count)| {
+        format!("{} {name} {}", paint.apply(style.clone(), sign), format_count(*count))
     });
     let counts = counts.collect::<Vec<_>>().join("  ");
     let width_of_both = width.saturating_sub(NAME_COLUMNS);
     let beside = width_of_both.saturating_sub(measure_text_width(&counts) + 2);
     let is_one_row = beside >= 10;
     let columns = if is_one_row { beside } else { width_of_both }.min(BAR_COLUMNS_MAX);
-    let all: Vec<u64> = some.iter().map(|(_, count)| *count).collect();
-    let bar = some.iter().zip(columns_of(&all, columns)).map(|((outcome, _), columns)| {
-        let (sign, style) = sign(*outcome);
-        paint.apply(style, &sign.repeat(columns))
-    });
+    let all: Vec<u64> = some.iter().map(|(_, _, count)| *count).collect();
+    let bar = some
+        .iter()
+        .zip(columns_of(&all, columns))
+        .map(|(((sign, style), ..), columns)| paint.apply(style.clone(), &sign.repeat(columns)));
     let bar: String = bar.collect();
     if is_one_row {
         return vec![paint.row("outcomes", &format!("{bar}  {counts}"), width)];
@@ -209,11 +201,12 @@ mod tests {
         let rows = ["outcomes ██████████████████E", "         █ hit 380  E error…"];
         assert_eq!(outcomes(&counts, 28, PLAIN), rows);
         assert_eq!(outcomes(&Outcomes::default(), 40, PLAIN), ["outcomes none"]);
+        let counts = Outcomes { hit: 380, unreported: 20, ..Outcomes::default() };
+        assert_eq!(outcomes(&counts, 50, PLAIN), ["outcomes ██████████████?  █ hit 380  ? unreported 20"]);
     }
 
     #[test]
-    fn text_of_a_file_moves_no_cursor() {
-        assert_eq!(printable("a\u{1b}[2Jb\r\nc"), "a [2Jb  c");
+    fn wide_text_is_cut_at_its_columns() {
         let wide = sides("漢字漢字漢字", "12s", 10);
         assert!(measure_text_width(&wide) <= 10 && wide.ends_with("12s"), "{wide}");
     }

@@ -132,7 +132,7 @@ impl View for LoadView {
             status => format!("{status} {}", format_count(*count)),
         });
         lines.push(paint.row("status", &statuses.collect::<Vec<_>>().join("  "), width));
-        if latest.outcomes.requests() > 0 {
+        if latest.outcomes.reported() > 0 {
             lines.extend(outcomes(&latest.outcomes, width, paint));
         }
         let mut problems = Vec::new();

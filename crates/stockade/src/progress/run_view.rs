@@ -8,6 +8,7 @@ use stockade_lab::{
     spec::Experiment,
 };
 use stockade_model::{
+    message::printable,
     outcome::Outcomes,
     units::{format_count, format_duration},
 };
@@ -18,7 +19,7 @@ use stockade_record::{
 
 use super::{
     layout::{
-        Paint, SEND_LAG_MIN, SPARKLINE_SECONDS_MAX, cut, outcomes, printable, progress_bar, sides, sparkline,
+        Paint, SEND_LAG_MIN, SPARKLINE_SECONDS_MAX, cut, outcomes, progress_bar, sides, sparkline,
         time_or_dash, whole_seconds,
     },
     screen::{LiveScreen, PERIOD, View},
@@ -111,7 +112,7 @@ impl LatestTimes {
 
 /// `test/arm`, or the arm where the experiment has no tests.
 fn place(test: &str, arm: &str) -> String {
-    printable(&if test.is_empty() { arm.to_owned() } else { format!("{test}/{arm}") })
+    printable(&if test.is_empty() { arm.to_owned() } else { format!("{test}/{arm}") }).into_owned()
 }
 
 impl RunView {
@@ -122,7 +123,7 @@ impl RunView {
 
     fn titled(title: &str, time_left: TimeLeft) -> Self {
         Self {
-            title: printable(title),
+            title: printable(title).into_owned(),
             time_left,
             steps: 0,
             begun: 0,
@@ -169,7 +170,8 @@ impl RunView {
     /// Takes the verdicts so far, the decided ones first.
     fn judge(&mut self, record: &Record) {
         let judged = record.hypotheses.iter().filter(|_| !record.runs.is_empty());
-        self.verdicts = judged.map(|hypothesis| (hypothesis.verdict, printable(&hypothesis.text))).collect();
+        self.verdicts =
+            judged.map(|hypothesis| (hypothesis.verdict, printable(&hypothesis.text).into_owned())).collect();
         self.verdicts.sort_by_key(|(verdict, _)| match verdict {
             Verdict::Refuted => 0,
             Verdict::Supported => 1,

@@ -12,6 +12,7 @@ use std::{
 };
 
 use console::{Term, colors_enabled_stderr, is_dumb, measure_text_width, truncate_str};
+use stockade_model::message::printable_lines;
 
 use super::layout::Paint;
 
@@ -94,7 +95,7 @@ pub fn is_terminal() -> bool {
 
 /// Prints a line on standard error, above the live view if there is one.
 pub fn message(text: &str) {
-    locked(&SCREEN).print(text);
+    locked(&SCREEN).print(&printable_lines(text));
 }
 
 /// Removes the live view and ends the program.

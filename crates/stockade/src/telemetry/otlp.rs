@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use stockade_model::{
+    message::shown_to,
     telemetry::MetricUnit,
     time::{Live, Runtime, before},
 };
@@ -103,21 +104,15 @@ fn failure(reply: &HttpReply) -> Option<String> {
             Value::String(count) => count.parse().unwrap_or_default(),
             count => count.as_i64().unwrap_or_default(),
         };
-        let message = printable(partial["errorMessage"].as_str().unwrap_or_default());
+        let message = shown_to(partial["errorMessage"].as_str().unwrap_or_default(), REASON_CHARS_MAX);
         return (rejected > 0).then(|| format!("it rejected {rejected} data points: {message}"));
     }
-    let body = printable(&String::from_utf8_lossy(&reply.body));
+    let body = shown_to(String::from_utf8_lossy(&reply.body).trim(), REASON_CHARS_MAX);
     Some(match reply.status.as_u16() {
         300..400 => format!("it answered {}: redirects are not followed, write the last URL", reply.status),
         _ if body.is_empty() => format!("it answered {}", reply.status),
         _ => format!("it answered {}: {body}", reply.status),
     })
-}
-
-/// A line of text without control characters.
-fn printable(text: &str) -> String {
-    let line = text.replace(char::is_control, " ");
-    line.trim().chars().take(REASON_CHARS_MAX).collect()
 }
 
 #[expect(clippy::disallowed_methods, reason = "data points have times of day")]

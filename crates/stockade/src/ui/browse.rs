@@ -52,7 +52,7 @@ pub fn ui(args: &UiArgs) -> Result<Exit, CommandError> {
         let mut interrupt = signal(SignalKind::interrupt()).map_err(UiError::Serve)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(UiError::Serve)?;
         print(&format!("{url}\n"))?;
-        eprintln!("records of {}; Ctrl-C ends it", args.records.display());
+        say!("records of {}; Ctrl-C ends it", args.records.display());
         let time = Live::new();
         let respond = move |request: Request<_>| {
             let response = pages.respond(&request);

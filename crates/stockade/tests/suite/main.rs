@@ -31,6 +31,7 @@ mod scaled;
 mod secrets;
 mod setups;
 mod shared;
+mod silent_caches;
 mod stampede;
 mod starting;
 mod support;

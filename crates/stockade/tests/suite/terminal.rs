@@ -2,7 +2,8 @@
 
 use std::{
     fs::{File, OpenOptions},
-    io::Read,
+    io::{Read, Write},
+    net::TcpListener,
     process::{Command, Stdio},
     thread,
 };
@@ -230,6 +231,75 @@ fn dumb_terminal_and_pipe_have_the_last_line_only() {
         .output()
         .expect("runs");
     assert_eq!(String::from_utf8(piped.stderr).expect("UTF-8"), format!("{line}b\n"));
+}
+
+/// ESC, BEL, a change of direction and the C1 form of ESC [, as a file writes them.
+const HOSTILE: &str = r"\u001b]0;owned\u0007\u202eA\u009b31mB\u2066";
+
+/// True if the terminal would obey anything but what `stockade` draws with: colours, erasing and moving up.
+fn assert_obeys_nobody(output: &str) {
+    assert!(!output.contains("\u{1b}]") && !output.contains('\u{7}'), "{output:?}");
+    let others = ['\u{202e}', '\u{9b}', '\u{2066}', '\u{85}', '\u{7f}'];
+    assert!(!output.contains(others), "{output:?}");
+}
+
+#[test]
+fn titles_and_claims_of_a_file_move_no_cursor() {
+    let sandbox = Sandbox::new();
+    let text = EXPERIMENT
+        .replace("Does coalescing protect the database?", HOSTILE)
+        .replace("both answer every request", HOSTILE)
+        .replace("duration = \"2s\"", "duration = \"1s\"");
+    let file = sandbox.file("hostile.toml", &text);
+    let mut command = sandbox.command();
+    let output = at_terminal(command.args(["run", &file, "--out", "record"]), "xterm", 80);
+    assert!(
+        output.stdout.contains("\u{fffd}]0;owned\u{fffd}\u{fffd}A\u{fffd}31mB\u{fffd}"),
+        "{}",
+        output.stdout
+    );
+    assert_obeys_nobody(&output.terminal);
+    assert_obeys_nobody(&output.stdout);
+    // A mistake beside them.
+    let file = sandbox.file("wrong.toml", &(text + &format!("\n[[arm]]\n\"{HOSTILE}\" = \"\u{202e}\"\n")));
+    let mut command = sandbox.command();
+    let output = at_terminal(command.args(["run", &file, "--out", "other"]), "xterm", 80);
+    assert_eq!(output.code, Some(2));
+    assert_obeys_nobody(&output.terminal);
+}
+
+/// A server answers with what it likes, and the lines of a log have what clients sent.
+#[test]
+fn servers_and_logs_of_a_load_move_no_cursor() {
+    let sandbox = Sandbox::new();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}/{}", listener.local_addr().expect("its address"), "long/".repeat(60));
+    thread::spawn(move || {
+        for mut connection in listener.incoming().flatten() {
+            let _ = connection.read(&mut [0; 4_096]);
+            let hostile = "\u{1b}]0;owned\u{7}\u{202e}\u{9b}31m";
+            let head =
+                format!("HTTP/1.1 302 {hostile}\r\nLocation: gopher://{hostile}\r\nX-Cache: {hostile}\r\n");
+            let _ = connection.write_all(format!("{head}Content-Length: 0\r\n\r\n").as_bytes());
+        }
+    });
+    let mut command = sandbox.command();
+    command.args(["load", &url, "--connections", "1", "--requests", "3", "--redirects", "2"]);
+    let output = at_terminal(&mut command, "xterm", 80);
+    assert_obeys_nobody(&output.terminal);
+    assert_obeys_nobody(&output.stdout);
+    assert!(output.stdout.contains("errors      "), "{}", output.stdout);
+    for line in output.stdout.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    let line = "a - - [17/May/2015:10:05:03 +0000] \"GET / HTTP/1.1\" 200 17\n";
+    let bad = "\u{1b}]0;owned\u{7}\u{202e}\u{9b}31m\n";
+    sandbox.file("a\u{1b}]0;owned\u{7}.log", &(line.repeat(20) + bad));
+    let mut command = sandbox.command();
+    command.args(["load", &url, "--replay", "a\u{1b}]0;owned\u{7}.log", "--requests", "1"]);
+    let output = at_terminal(&mut command, "xterm", 80);
+    assert!(output.terminal.contains("left out of the log: 1 in another format"), "{}", output.terminal);
+    assert_obeys_nobody(&output.terminal);
 }
 
 #[test]

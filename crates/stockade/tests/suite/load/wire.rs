@@ -8,6 +8,8 @@ use super::{
     Origin, load, measure,
     stub::{Stub, answer, ok},
 };
+use stockade_services::NginxServer;
+
 use crate::support::Sandbox;
 
 const WELL: &str = r#"{"body": "all is well", "stages": [{"at": 0, "latency": "10ms"}]}"#;
@@ -37,6 +39,63 @@ fn tls_trust_follows_the_options() {
         assert_eq!(&ends(&report), end, "{trust:?}: {report}");
     }
     assert_eq!(origin.count()["total_requests"], 16);
+}
+
+/// A stock nginx that asks its clients for a certificate, which is its own.
+#[test]
+fn client_certificate_is_shown_to_a_server_that_asks_for_one() {
+    let settings = ["ssl_verify_client on", "ssl_client_certificate certificate.pem"];
+    let nginx = NginxServer::with_tls(&settings).expect("nginx runs");
+    std::fs::write(nginx.documents().join("a"), "well").expect("there is room");
+    let certificate = nginx.certificate();
+    let key = certificate.with_file_name("key.pem");
+    let [certificate, key] = [&certificate, &key].map(|path| path.to_str().expect("a path"));
+    let sandbox = Sandbox::new();
+    let url = format!("{}/a", nginx.url().trim_end_matches('/'));
+    let some = [&url, "--ca", certificate, "-c", "1", "-n", "4"];
+    let measured = |more: &[&str]| measure(&sandbox, &[&some[..], more].concat())["status_codes"].clone();
+    let shown = ["--cert", certificate, "--key", key];
+    assert_eq!(measured(&shown), json!({"200": 4}));
+    // "No required SSL certificate was sent".
+    let output = load(&sandbox, &[&some[..], &["--format", "json"]].concat());
+    let report: Value = serde_json::from_str(&output.stdout).expect("JSON");
+    assert_eq!((output.code, &report["status_codes"]), (1, &json!({"400": 4})), "{report}");
+    for (cert, key, message) in [
+        (
+            certificate,
+            certificate,
+            "certificate.pem: it contains no private key; name a file with the private key of --cert",
+        ),
+        (key, key, "key.pem: it contains no certificate"),
+        (certificate, "absent.pem", "absent.pem: "),
+    ] {
+        load(&sandbox, &[&some[..], &["--cert", cert, "--key", key]].concat()).assert_refused(2, &[message]);
+    }
+    load(&sandbox, &[&some[..], &["--cert", certificate]].concat()).assert_refused(2, &["--key <FILE>"]);
+}
+
+/// The name and the certificate of `localhost`, at an address that no name server knows.
+#[test]
+fn connections_follow_rules_of_addresses() {
+    let origin = Origin::encrypted(WELL);
+    let ca = origin.sandbox.file("ca.pem", &origin.page("certificate"));
+    let port = origin.url("").rsplit(':').next().expect("a port").trim_end_matches('/').to_owned();
+    let some = ["-c", "1", "-n", "2", "--ca", &ca];
+    for (host, flag, rule) in [
+        ("localhost", "--resolve", format!("localhost:{port}:127.0.0.1")),
+        ("localhost:1", "--connect-to", format!("localhost:1:127.0.0.1:{port}")),
+    ] {
+        let url =
+            if host.contains(':') { format!("https://{host}/") } else { format!("https://{host}:{port}/") };
+        let report = measure(&origin.sandbox, &[&[url.as_str(), flag, &rule], &some[..]].concat());
+        assert_eq!(report["status_codes"], json!({"200": 2}), "{flag} {rule}: {report}");
+    }
+    for (flag, rule, words) in [
+        ("--resolve", "localhost:80", "write HOST:PORT:ADDR[,ADDR], such as `www.example:443:127.0.0.1`"),
+        ("--connect-to", "localhost", "write HOST1:PORT1:HOST2:PORT2, such as"),
+    ] {
+        load(&origin.sandbox, &["http://localhost/", flag, rule]).assert_refused(2, &[words]);
+    }
 }
 
 #[test]
