@@ -146,7 +146,11 @@ fn rate(per_second: f64) -> String {
         clippy::cast_sign_loss,
         reason = "not negative; a float saturates"
     )]
-    if per_second < 10.0 { format!("{per_second:.1}") } else { format_count(per_second.round() as u64) }
+    match per_second {
+        0.000_5..0.05 => format!("{per_second:.3}"),
+        ..10.0 => format!("{per_second:.1}"),
+        _ => format_count(per_second.round() as u64),
+    }
 }
 
 /// `1 line`, `2 lines`.

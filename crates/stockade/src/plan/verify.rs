@@ -34,12 +34,13 @@ pub fn verify(planned: &Experiment, file: &Path, record_directory: &Path) -> Res
     );
     for arm in &planned.arms {
         let measured = &report["arms"][arm.name];
-        let hits = measured["hit_ratio"].as_f64();
-        let loads = measured["source_loads"].as_f64().map(|loads| loads / planned.requests_count as f64);
-        let predicted = (1.0 - arm.predicted.miss_ratio, arm.predicted.load_ratio);
         let _ = writeln!(text, "{}: {}", arm.name, arm.cache);
-        text += &line("hit ratio", predicted.0, hits);
-        text += &line("loads per request", predicted.1, loads);
+        if let Some(predicted) = arm.hit_ratio {
+            text += &line("hit ratio", predicted, measured["hit_ratio"].as_f64());
+        }
+        let per_request = |loads: f64| loads / planned.requests_count as f64;
+        let loads = measured["source_loads"].as_f64().map(per_request);
+        text += &line("loads per request", per_request(arm.loads as f64), loads);
     }
     print(&text)?;
     say!("\n{}; record, report.md and report.html in {}", verdict(&record), record_directory.display());
