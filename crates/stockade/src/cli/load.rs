@@ -138,11 +138,12 @@ pub struct LoadArgs {
     /// Connect to this Unix socket instead of the host of the URLs
     #[arg(long, value_name = "PATH", help_heading = "How")]
     pub unix: Option<PathBuf>,
-    /// Addresses of a host and port instead of those of its name; `*` is any host; may be repeated
-    #[arg(long, value_name = "HOST:PORT:ADDR[,ADDR]", help_heading = "How", conflicts_with = "unix")]
+    /// Addresses of a host and port instead of those of its name, as HOST:PORT:ADDR[,ADDR]; `*` is any host; may be repeated
+    #[arg(long, value_name = "RULE", help_heading = "How", conflicts_with = "unix")]
     pub resolve: Vec<ResolveRule>,
-    /// Connect to another host and port; an empty first one is any, an empty second one stays; may be repeated
-    #[arg(long, value_name = "HOST1:PORT1:HOST2:PORT2", help_heading = "How", conflicts_with = "unix")]
+    /// Connect to another host and port, as HOST1:PORT1:HOST2:PORT2; an empty first one is any, an empty second one stays; may be
+    /// repeated
+    #[arg(long, value_name = "RULE", help_heading = "How", conflicts_with = "unix")]
     pub connect_to: Vec<ConnectToRule>,
     /// Follow at most N redirects per request
     #[arg(long, value_name = "N", default_value_t = 0, help_heading = "How", value_parser = clap::value_parser!(u32).range(0..=50))]

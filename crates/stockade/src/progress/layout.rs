@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(outcomes(&counts, 28, PLAIN), rows);
         assert_eq!(outcomes(&Outcomes::default(), 40, PLAIN), ["outcomes none"]);
         let counts = Outcomes { hit: 380, unreported: 20, ..Outcomes::default() };
-        assert_eq!(outcomes(&counts, 50, PLAIN), ["outcomes ██████████████?  █ hit 380  ? unreported 20"]);
+        assert_eq!(outcomes(&counts, 50, PLAIN), ["outcomes ████████████?  █ hit 380  ? unreported 20"]);
     }
 
     #[test]

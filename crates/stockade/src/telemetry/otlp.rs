@@ -232,8 +232,8 @@ mod tests {
             (reply(200, "{}"), None),
             (reply(202, "no JSON"), None),
             (reply(200, r#"{"partialSuccess":{"rejectedDataPoints":"0"}}"#), None),
-            (reply(200, partial), Some("it rejected 3 data points: too  old")),
-            (reply(503, "\u{1b}[2Jbusy\n"), Some("it answered 503 Service Unavailable: [2Jbusy")),
+            (reply(200, partial), Some("it rejected 3 data points: too\u{fffd} old")),
+            (reply(503, "\u{1b}[2Jbusy\n"), Some("it answered 503 Service Unavailable: \u{fffd}[2Jbusy")),
             (reply(404, ""), Some("it answered 404 Not Found")),
             (reply(302, ""), Some("it answered 302 Found: redirects are not followed, write the last URL")),
         ] {

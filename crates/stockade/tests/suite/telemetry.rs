@@ -169,7 +169,7 @@ fn collector_without_an_answer_fails_nothing() {
     let silent = format!("http://{}", silent.local_addr().expect("its address"));
     for (url, reason) in [
         ("http://127.0.0.1:1", "Connection refused"),
-        (&later.url(""), "it answered 503 Service Unavailable: busy [2J;"),
+        (&later.url(""), "it answered 503 Service Unavailable: busy\u{fffd}[2J;"),
         (&elsewhere.url(""), "redirects are not followed, write the last URL"),
         (&large.url(""), "length limit exceeded"),
         (&silent, "no answer within 5 s"),

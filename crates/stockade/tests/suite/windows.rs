@@ -22,7 +22,7 @@ fn claims(test: &str, seconds: u64, metrics: &[&str], seed: Seed) -> String {
     text
 }
 
-const METRICS: [&str; 10] = [
+const METRICS: [&str; 11] = [
     "requests",
     "failed",
     "outcomes.hit",
@@ -31,6 +31,7 @@ const METRICS: [&str; 10] = [
     "outcomes.coalesced",
     "outcomes.fallback",
     "outcomes.bypass",
+    "outcomes.unreported",
     "source_loads",
     "retries",
 ];

@@ -215,7 +215,7 @@ fn at_most_five_verdicts_and_twelve_lines_the_decided_ones_first() {
     let lines = view.lines(79, time(36.4), PLAIN);
     assert_eq!(lines.len(), LINES_MAX);
     insta::assert_snapshot!(lines[9..].join("\n"), @r"
-    so far   ✗ refuted      fails [2J
+    so far   ✗ refuted      fails�[2J
              ✓ supported    holds
              and 6 more
     ");

@@ -222,7 +222,7 @@ fn hosts_of_a_log_are_sent_where_asked() {
     let run = |more: &[&str]| {
         let arguments = [&["load", &url, "--replay", "-", "-c", "1", "-n", "3"], more].concat();
         let output = Running::start(&sandbox, &arguments, &text).ended();
-        assert_done(&output);
+        assert_eq!(output.code, 0, "{}", output.stderr);
         let requests = stub.all();
         let of = |request: &Request| format!("{} {}", request.header("host")[0], request.path());
         (requests.iter().map(of).collect::<Vec<_>>(), output.stderr)
