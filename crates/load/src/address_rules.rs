@@ -3,6 +3,7 @@
 use std::{
     fmt,
     net::{IpAddr, SocketAddr},
+    num::{NonZeroU16, ParseIntError},
     str::FromStr,
 };
 
@@ -98,9 +99,9 @@ fn is_host(host: &str) -> bool {
     !host.is_empty() && host.bytes().all(is_of_a_name)
 }
 
-/// None: the text is neither empty nor a port.
-fn optional_port(text: &str) -> Option<Option<u16>> {
-    if text.is_empty() { Some(None) } else { text.parse().ok().filter(|port| *port > 0).map(Some) }
+/// An empty text is no port.
+fn optional_port(text: &str) -> Result<Option<u16>, ParseIntError> {
+    if text.is_empty() { Ok(None) } else { text.parse::<NonZeroU16>().map(|port| Some(port.get())) }
 }
 
 impl FromStr for ResolveRule {
@@ -140,9 +141,9 @@ impl FromStr for ConnectToRule {
             };
             Some(Self {
                 from_host: host(from_host)?,
-                from_port: optional_port(from_port)?,
+                from_port: optional_port(from_port).ok()?,
                 to_host: host(to_host)?,
-                to_port: optional_port(to_port)?,
+                to_port: optional_port(to_port).ok()?,
             })
         };
         let form = "HOST1:PORT1:HOST2:PORT2, such as `www.example:443:127.0.0.1:8443`";

@@ -26,7 +26,7 @@ use crate::{
     recommend::Recommendation,
     replay::{CacheSetup, Capacity, Ttl},
     report::{Plan, cache_table, capacity_text, lifetime_text, nanos_text, percent},
-    trace::{Key, NewRequest, Request, Trace, TraceBuilder, busiest},
+    trace::{Key, NewRequest, Trace, TraceBuilder, busiest},
 };
 
 const SECOND_NS: u64 = 1_000_000_000;
@@ -70,7 +70,7 @@ pub struct PredictedArm {
     pub name: &'static str,
     /// The cache, for people.
     pub cache: String,
-    /// Requests that a fresh response answers, as a share of GET and HEAD. `None`: some are 404, whose hits count as failed requests where
+    /// Requests that a fresh response answers, as a share of all but writes that succeed. `None`: some are 404, whose hits count as failed requests where
     /// it is measured.
     pub hit_ratio: Option<f64>,
     /// Loads of GET and HEAD, those in the background included.
@@ -96,9 +96,13 @@ pub fn experiment(plan: &Plan) -> Option<Experiment> {
 
     let latency_ns = plan.settings.latency_ns.max(LATENCY_MIN_NS);
     let arms = arms(recommendation, ttl_ns, speed);
-    // The proxy counts no outcomes and loads of other methods.
-    let is_passed = |request: &&Request| !request.exchange().is_lookup();
-    let passed = trace.requests().iter().filter(is_passed).count() as u64;
+    // Where it is measured a write is neither a lookup nor a load; one that fails is a lookup that failed.
+    let count = |is_counted: fn(Exchange) -> bool| {
+        let all = trace.requests().iter();
+        all.filter(|request| is_counted(request.exchange())).count() as u64
+    };
+    let writes = count(|exchange| exchange == Exchange::Write);
+    let passed = count(|exchange| !exchange.is_lookup());
     let has_not_found = replayed.has(PageKind::NotFound);
     let predicted: Vec<PredictedArm> = arms
         .iter()
@@ -114,7 +118,7 @@ pub fn experiment(plan: &Plan) -> Option<Experiment> {
             PredictedArm {
                 name: arm.name,
                 cache,
-                hit_ratio: ratio(replay.hits, replay.requests - passed).filter(|_| !has_not_found),
+                hit_ratio: ratio(replay.hits, replay.requests - writes).filter(|_| !has_not_found),
                 loads: replay.loads - passed,
             }
         })
@@ -199,8 +203,8 @@ enum PageKind {
     MovedOnce,
     /// 200, `private, no-store`.
     Private,
-    /// 200, to OPTIONS.
-    Options,
+    /// 422, to a write.
+    Refused,
 }
 
 impl Replayed {
@@ -223,7 +227,7 @@ impl Replayed {
                 (Exchange::Declared, Some(seconds)) => PageKind::Moved(seconds),
                 (Exchange::NotShareable, _) => PageKind::Private,
                 (Exchange::NoLifetime, _) => PageKind::MovedOnce,
-                (Exchange::Passed, _) => PageKind::Options,
+                (Exchange::Passed, _) => PageKind::Refused,
                 _ => PageKind::Plain,
             };
             let own = Page { bytes: rounded(request.bytes, bytes_max), kind, key };
@@ -262,9 +266,7 @@ impl Replayed {
             let (seconds, micros) = (request.at_ns / SECOND_NS, request.at_ns / 1_000 % 1_000_000);
             let method = match request.exchange() {
                 Exchange::Head => "HEAD",
-                Exchange::Write => "POST",
-                // A write that failed has no effect either.
-                Exchange::Passed => "OPTIONS",
+                Exchange::Write | Exchange::Passed => "POST",
                 _ => "GET",
             };
             let path = self.pages[request.key() as usize].path();
@@ -312,7 +314,7 @@ fn folder(bytes: u32, kind: PageKind) -> String {
         PageKind::NotFound => "-not-found",
         PageKind::Moved(_) | PageKind::MovedOnce => "-moved",
         PageKind::Private => "-private",
-        PageKind::Options => "-options",
+        PageKind::Refused => "-refused",
     };
     format!("/{bytes}b{name}{seconds}")
 }
@@ -334,9 +336,10 @@ impl PageKind {
 
     fn status(self) -> u16 {
         match self {
-            Self::Plain | Self::Fresh(_) | Self::Private | Self::Options => 200,
+            Self::Plain | Self::Fresh(_) | Self::Private => 200,
             Self::NotFound => 404,
             Self::Moved(_) | Self::MovedOnce => 302,
+            Self::Refused => 422,
         }
     }
 
@@ -347,7 +350,7 @@ impl PageKind {
             Self::Plain | Self::NotFound => Some("public".to_owned()),
             Self::Fresh(seconds) | Self::Moved(seconds) => Some(format!("public, max-age={seconds}")),
             Self::Private => Some("private, no-store".to_owned()),
-            Self::MovedOnce | Self::Options => None,
+            Self::MovedOnce | Self::Refused => None,
         }
     }
 }

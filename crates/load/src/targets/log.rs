@@ -341,7 +341,10 @@ impl<'a> AccessLogBuilder<'a> {
         let request = match ReplayRequest::of(logged, self.options.methods) {
             Ok(request) if is_host_sent => request,
             Ok(request) => ReplayRequest { host: None, ..request },
-            Err(reason) => return Ok(self.skipped.0[reason as usize] += repeats),
+            Err(reason) => {
+                self.skipped.0[reason as usize] += repeats;
+                return Ok(());
+            }
         };
         match self.template_index(&request)? {
             Some(template_index) => {

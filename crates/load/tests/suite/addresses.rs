@@ -18,7 +18,7 @@ use stockade_load::{
 
 use super::stub::{HANG, closed, load, ok, read_head, run};
 
-const FIRST: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 1);
+const FIRST: Ipv4Addr = Ipv4Addr::LOCALHOST;
 const SECOND: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 /// Counts the connections of a server that answers one request on each.
