@@ -466,6 +466,7 @@ fn hlog_counts_late_samples_and_has_a_line_per_second() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a snapshot for each format")]
 fn formats_handle_runs_without_responses() {
     for (what, summary, samples) in
         [("nothing", nothing(), Vec::new()), ("failures", only_failures(), fixture::failures())]
