@@ -37,7 +37,7 @@ const MICROSECOND_NS: u64 = 1_000;
 ///
 /// A time is RFC 3339, seconds or a smaller unit since 1970 as a number or a string, or as in the Common Log Format. Start times
 /// precede end times in this order, and exact times coarse ones. A lifetime is `Cache-Control` or seconds. The unit of a service
-/// time belongs to the format: see [`JsonLine::service_time_unit_ns`].
+/// time belongs to the format.
 pub const JSON_FIELDS: [(&str, &[&str]); 14] = [
     (
         "time",
