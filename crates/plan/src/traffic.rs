@@ -1,6 +1,6 @@
 //! The traffic of a log: requests and bytes by bots, routes, hosts, types and statuses, counted while it is read.
 //!
-//! All requests count, also those that no cache answers. Memory is bounded, whatever the log: [`top`] says how, and by how much
+//! All requests count, also those that no cache answers. Memory is bounded, whatever the log: `traffic::top` says how, and by how much
 //! a count may be too low.
 
 mod bots;
