@@ -99,7 +99,7 @@ fn is_host(host: &str) -> bool {
     !host.is_empty() && host.bytes().all(is_of_a_name)
 }
 
-/// An empty text is no port.
+/// `None`: the text is empty.
 fn optional_port(text: &str) -> Result<Option<u16>, ParseIntError> {
     if text.is_empty() { Ok(None) } else { text.parse::<NonZeroU16>().map(|port| Some(port.get())) }
 }

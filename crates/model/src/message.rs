@@ -21,12 +21,9 @@ pub fn shown(text: &str) -> String {
 /// The same with so many characters.
 #[must_use]
 pub fn shown_to(text: &str, chars_max: usize) -> String {
-    let mut shown: String =
-        text.chars().take(chars_max).map(|c| if is_unprintable(c) { '\u{fffd}' } else { c }).collect();
-    if text.chars().nth(chars_max).is_some() {
-        shown.push_str("...");
-    }
-    shown
+    let end = text.char_indices().nth(chars_max).map(|(end, _)| end);
+    let shown = printable(&text[..end.unwrap_or(text.len())]);
+    if end.is_some() { format!("{shown}...") } else { shown.into_owned() }
 }
 
 /// True for characters that a terminal obeys instead of showing them: control characters (C0, DEL and C1, so also line ends and
@@ -46,17 +43,20 @@ pub fn is_unprintable(c: char) -> bool {
 /// ```
 #[must_use]
 pub fn printable(text: &str) -> Cow<'_, str> {
-    if text.contains(is_unprintable) { text.replace(is_unprintable, "\u{fffd}").into() } else { text.into() }
+    replaced(text, is_unprintable)
 }
 
 /// The same of several lines: line ends and tabs stay.
 #[must_use]
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
-    let is_unprintable = |c: char| is_unprintable(c) && c != '\n' && c != '\t';
-    if text.contains(is_unprintable) { text.replace(is_unprintable, "\u{fffd}").into() } else { text.into() }
+    replaced(text, |c| is_unprintable(c) && c != '\n' && c != '\t')
 }
 
-/// A [`printable`] text in lines of at most so many characters, one at least. A longer word, such as a URL, is divided.
+fn replaced(text: &str, is_replaced: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if text.contains(&is_replaced) { text.replace(&is_replaced, "\u{fffd}").into() } else { text.into() }
+}
+
+/// A [`printable`] text in lines of at most `columns` characters, and of one at least. A longer word, such as a URL, is divided.
 ///
 /// ```
 /// use stockade_model::message::wrapped;

@@ -121,8 +121,10 @@ pub fn plan(
     options: &PlanOptions,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Plan, PlanError> {
-    let LogContent { trace, without_bots, urls, is_by_host, traffic, .. } = content;
-    let LogContent { exchanges, left_out, writes_left_out, summary, service_time, has_times, .. } = content;
+    let LogContent { exchanges, left_out, writes_left_out, service_time, has_times, is_by_host, .. } =
+        content;
+    let (bad_lines, is_access_log) = (content.summary.bad_lines, content.summary.format.is_access_log());
+    let LogContent { trace, without_bots, urls, traffic, .. } = content;
     if !has_times && matches!(options.warmup, Warmup::Duration(_)) {
         return Err(PlanError::WarmupNoTimes);
     }
@@ -184,25 +186,13 @@ pub fn plan(
     settings.sizes = sizes(options, &trace, sample.as_ref(), &settings);
     let curves = curves(&trace, sample.as_ref().filter(|_| !options.is_exact), &settings, progress);
     let recommendation = recommend(&trace, &curves, &settings, options.memory, options.staleness.map(nanos));
-    let (bad_lines, is_access_log) = (summary.bad_lines, summary.format.is_access_log());
     let findings = recommendation.as_ref().map_or_else(
         |_| Vec::new(),
         |chosen| diagnose(&trace, &urls, &settings, chosen, options.warmup, is_by_host),
     );
     let without_bots = without_bots.filter(|_| traffic.bots_share() >= BOTS_SHARE_MIN).and_then(|trace| {
-        let content = LogContent {
-            trace,
-            without_bots: None,
-            exchanges,
-            left_out,
-            writes_left_out,
-            summary,
-            service_time,
-            has_times,
-            traffic: Traffic::default(),
-            is_by_host,
-            urls: UrlSample::default(),
-        };
+        let (traffic, urls) = (Traffic::default(), UrlSample::default());
+        let content = LogContent { trace, without_bots: None, traffic, urls, ..content };
         without_bots_plan(content, options, recommendation.as_ref().ok()?)
     });
     Ok(Plan {
@@ -362,35 +352,26 @@ fn useful_sizes(
 mod tests {
     use std::fmt::Write as _;
 
-    use stockade_logs::LogReader;
-
     use super::*;
     use crate::{
-        read::{KeyRules, REQUESTS_MAX, read},
+        read::KeyRules,
         report::FORMATS,
+        testing,
         trace::{NewRequest, TraceBuilder},
     };
 
     /// The plan for lines of time in seconds, key and bytes.
     fn planned(lines: &str, options: &PlanOptions) -> Result<Plan, PlanError> {
-        let format = "csv:time=0,key=1,size=2".parse().expect("a format");
-        let reader = LogReader::from_reader("log", lines.as_bytes(), Some(format)).expect("readable");
-        let content = read(reader, &KeyRules::default(), REQUESTS_MAX).expect("a log");
-        plan("log".to_owned(), content, options, &|_, _| {})
+        testing::planned(lines, Some("csv:time=0,key=1,size=2"), &KeyRules::default(), options)
     }
 
     fn options(memory: Capacity, warmup: Warmup) -> PlanOptions {
         PlanOptions {
             memory: Some(memory),
             ttls: vec![TtlOption::Fixed(Duration::from_hours(1))],
-            staleness: None,
             latency: LatencyOption::Fixed(Duration::from_millis(1)),
-            policies: vec![Policy::LRU],
-            sizes: Vec::new(),
-            is_exact: false,
             warmup,
-            max_object: None,
-            overhead_bytes: OVERHEAD_BYTES,
+            ..testing::options()
         }
     }
 

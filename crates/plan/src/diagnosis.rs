@@ -10,11 +10,10 @@ use stockade_model::units::{format_count, format_span};
 pub(crate) use self::urls::UrlSample;
 use crate::{
     curve::{CurveSettings, Lifetime, Point, sample},
-    exchange::Exchange,
     recommend::Recommendation,
     replay::Ttl,
     report::percent,
-    trace::{Request, Trace},
+    trace::{Request, SECOND_NS, Trace},
     warmup::Warmup,
 };
 
@@ -32,7 +31,6 @@ const ENOUGH: f64 = 0.8;
 const SHARED_MIN: f64 = 0.05;
 /// The ttls that are tried, in seconds.
 const TTLS_S: [u64; 9] = [60, 300, 900, 3_600, 6 * 3_600, 86_400, 7 * 86_400, 30 * 86_400, 365 * 86_400];
-const SECOND_NS: u64 = 1_000_000_000;
 
 /// A reason for few hits.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -200,9 +198,8 @@ fn few_hits(whole: &Trace, settings: &CurveSettings, chosen: &Recommendation) ->
     let sampled = sample(whole);
     let trace = sampled.as_ref().unwrap_or(whole);
     let requests = trace.requests();
-    let is_load =
-        |request: &&Request| !request.exchange().is_storable() && request.exchange() != Exchange::Head;
-    let share = requests.iter().filter(is_load).count() as f64 / requests.len().max(1) as f64;
+    let is_never_stored = |request: &&Request| request.exchange().is_never_stored();
+    let share = requests.iter().filter(is_never_stored).count() as f64 / requests.len().max(1) as f64;
     if share >= MOST {
         return Some(Finding::NotStored { share });
     }

@@ -69,6 +69,12 @@ impl Exchange {
         matches!(self, Self::Planned | Self::NotFound | Self::Declared)
     }
 
+    /// True if each request is a load, unless a fresh response is there from before: nothing stores its response, and it is no HEAD.
+    #[must_use]
+    pub fn is_never_stored(self) -> bool {
+        !self.is_storable() && self != Self::Head
+    }
+
     /// The effect of a logged request; `None`: it is not one for a cache in front of an origin, such as a write of a trace.
     pub(crate) fn of(request: &LoggedRequest<'_>) -> Option<Self> {
         let LoggedKey::Url { method, .. } = request.key else {
@@ -115,10 +121,14 @@ impl ExchangeCounts {
         self.of(Exchange::Write) + self.of(Exchange::Passed)
     }
 
-    /// Requests that are loads whatever is stored for their URL before: all whose responses are not stored, but HEAD.
+    /// Requests whose responses are [never stored](Exchange::is_never_stored).
     #[must_use]
-    pub fn not_stored(&self) -> u64 {
-        self.other_methods() + self.of(Exchange::NotShareable) + self.of(Exchange::NoLifetime)
+    pub fn never_stored(&self) -> u64 {
+        Exchange::ALL
+            .into_iter()
+            .filter(|exchange| exchange.is_never_stored())
+            .map(|exchange| self.of(exchange))
+            .sum()
     }
 }
 

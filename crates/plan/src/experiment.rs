@@ -26,10 +26,8 @@ use crate::{
     recommend::Recommendation,
     replay::{CacheSetup, Capacity, Ttl},
     report::{Plan, cache_table, capacity_text, lifetime_text, nanos_text, percent},
-    trace::{Key, NewRequest, Trace, TraceBuilder, busiest},
+    trace::{Key, NewRequest, SECOND_NS, Trace, TraceBuilder, busiest},
 };
-
-const SECOND_NS: u64 = 1_000_000_000;
 
 /// How long the load takes, at most.
 const LOAD_NS: u64 = 30_000_000_000;

@@ -21,6 +21,8 @@ pub mod report;
 mod sample;
 mod scale;
 pub mod strategies;
+#[cfg(test)]
+mod testing;
 pub mod trace;
 pub mod traffic;
 mod warmup;

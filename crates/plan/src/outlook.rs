@@ -14,16 +14,15 @@ use crate::{
     recommend::{Peak, Recommendation},
     replay::{Replay, Ttl},
     report::Plan,
-    trace::{Request, Trace, busiest},
+    trace::{Request, SECOND_NS, Trace, busiest},
 };
 
-const SECOND_NS: u64 = 1_000_000_000;
 /// Each row is a replay of so many requests, or of a few more.
 const SAMPLE_REQUESTS: usize = 250_000;
 /// The ttls that are shown, in seconds.
 const TTLS_S: [u64; 7] = [10, 60, 300, 3_600, 6 * 3_600, 86_400, 7 * 86_400];
 
-/// What the chosen cache gives under one condition.
+/// The figures of the chosen cache under one condition.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
     /// The share of requests that a fresh entry answers.
@@ -60,9 +59,11 @@ pub fn outlook(plan: &Plan, growth: f64) -> Option<Outlook> {
     let sampled = sample(&plan.trace);
     let trace = sampled.as_ref().unwrap_or(&plan.trace);
     let cache = Cache { settings: &plan.settings, chosen, counted_s: counted_s(trace) };
+    let planned = cache.outcome(trace, chosen.lifetime, 1.0);
     let with_ttl = |ttl_s: u64| {
         let lifetime = Lifetime { ttl: Ttl::Fixed(ttl_s * SECOND_NS), ..chosen.lifetime };
-        (ttl_s, cache.outcome(trace, lifetime, 1.0))
+        let is_planned = lifetime == chosen.lifetime;
+        (ttl_s, if is_planned { planned } else { cache.outcome(trace, lifetime, 1.0) })
     };
     let ttls = match chosen.lifetime.ttl {
         Ttl::Fixed(_) => {
@@ -74,7 +75,7 @@ pub fn outlook(plan: &Plan, growth: f64) -> Option<Outlook> {
         Ttl::Never | Ttl::Logged { .. } => Vec::new(),
     };
     Some(Outlook {
-        planned: cache.outcome(trace, chosen.lifetime, 1.0),
+        planned,
         ttls,
         growth,
         more_traffic: cache.outcome(&trace.faster(growth), chosen.lifetime, growth),
@@ -102,7 +103,7 @@ impl Cache<'_> {
         policy.replay(trace, &self.settings.setup(capacity, lifetime))
     }
 
-    /// `times`: the trace has so many times the rate of the log.
+    /// `times`: the rate of the trace, as a multiple of that of the log.
     fn outcome(&self, trace: &Trace, lifetime: Lifetime, times: f64) -> Outcome {
         let replay = self.replay(trace, lifetime);
         let point = Point::of(self.chosen.capacity, &replay, trace);
@@ -199,32 +200,21 @@ impl Trace {
 mod tests {
     use std::{fmt::Write as _, time::Duration};
 
-    use stockade_logs::LogReader;
-
     use super::*;
-    use crate::{
-        Capacity, LatencyOption, PlanOptions, Policy, TtlOption, Warmup, plan,
-        read::{KeyRules, REQUESTS_MAX, read},
-    };
+    use crate::{Capacity, PlanOptions, TtlOption, read::KeyRules, testing};
 
     /// The outlook of a plan with a ttl of ten seconds, without `swr`, for lines of a second and a key.
     fn outlook_of(lines: &str) -> Outlook {
-        let format = "csv:time=0,key=1".parse().expect("a format");
-        let reader = LogReader::from_reader("log", lines.as_bytes(), Some(format)).expect("readable");
-        let content = read(reader, &KeyRules::default(), REQUESTS_MAX).expect("a log");
         let options = PlanOptions {
             memory: Some(Capacity::Entries(1_000)),
             ttls: vec![TtlOption::Fixed(Duration::from_secs(10))],
             staleness: Some(Duration::from_secs(10)),
-            latency: LatencyOption::Fixed(Duration::ZERO),
-            policies: vec![Policy::LRU],
-            sizes: Vec::new(),
             is_exact: true,
-            warmup: Warmup::NONE,
-            max_object: None,
             overhead_bytes: 0,
+            ..testing::options()
         };
-        outlook(&plan("log".to_owned(), content, &options, &|_, _| {}).expect("a plan"), 2.0).expect("times")
+        let plan = testing::planned(lines, Some("csv:time=0,key=1"), &KeyRules::default(), &options);
+        outlook(&plan.expect("a plan"), 2.0).expect("times")
     }
 
     /// One key each second, for 6,000 seconds: with a ttl of ten seconds each tenth request is a load.

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-const SECOND_NS: u64 = 1_000_000_000;
+use crate::trace::SECOND_NS;
+
 const SECONDS_OF_MINUTE: u64 = 60;
 
 /// The most seconds that [`SecondCounts`] keeps: 97 days, of 4 bytes each.

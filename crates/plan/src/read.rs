@@ -190,7 +190,8 @@ impl KeyRules {
 }
 
 impl DroppedParameters {
-    fn applied<'a>(&self, url: &'a str) -> Cow<'a, str> {
+    /// A URL without them.
+    pub(crate) fn applied<'a>(&self, url: &'a str) -> Cow<'a, str> {
         let Some((path, query)) = url.split_once('?') else { return url.into() };
         match self {
             Self::None => url.into(),

@@ -345,7 +345,7 @@ fn notes(plan: &Plan) -> Vec<String> {
 /// Requests that are loads whatever the cache, and why, in one sentence; `None`: there are none.
 fn permanent_loads(plan: &Plan) -> Option<String> {
     let counts = &plan.exchanges;
-    let loads = counts.not_stored();
+    let loads = counts.never_stored();
     let reasons = [
         (counts.other_methods(), "with another method than GET or HEAD"),
         (counts.of(Exchange::NotShareable), "with no-store, no-cache or private"),

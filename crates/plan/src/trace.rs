@@ -20,7 +20,7 @@ use crate::{exchange::Exchange, peaks::SecondCounts, scale::scaled, warmup::Coun
 pub type Key = u32;
 
 /// Nanoseconds of a second.
-const SECOND_NS: u64 = 1_000_000_000;
+pub(crate) const SECOND_NS: u64 = 1_000_000_000;
 
 /// The position of a request that never comes.
 pub(crate) const NEVER: u32 = u32::MAX;
@@ -96,6 +96,7 @@ pub struct Trace {
     sampled_share: f64,
     totals: Totals,
     requests_per_s_max: Option<u32>,
+    is_plain: bool,
     pub(crate) counted: Counted,
     /// For how long each response is fresh, in nanoseconds, where the log says so; empty: it never does.
     ttls_ns: Vec<Option<u64>>,
@@ -309,6 +310,7 @@ impl TraceBuilder {
             }
             self.totals.span_ns = self.totals.span_ns.saturating_add(SECOND_NS - 1);
         }
+        let is_plain = self.requests.iter().all(|request| request.exchange() == Exchange::Planned);
         let filled = fill_sizes(&mut self.requests, self.keys);
         self.totals.object_bytes = self.totals.bytes.saturating_add(filled << self.halvings);
         self.requests.shrink_to_fit();
@@ -319,6 +321,7 @@ impl TraceBuilder {
             counted: Counted::all(&self.totals),
             totals: self.totals,
             requests_per_s_max: self.per_second.max(),
+            is_plain,
             ttls_ns: self.ttls_ns,
             next: OnceLock::new(),
         }
@@ -441,7 +444,7 @@ impl Trace {
 
     /// True if all responses may be stored for the ttl of a plan.
     pub(crate) fn is_plain(&self) -> bool {
-        self.requests.iter().all(|request| request.exchange() == Exchange::Planned)
+        self.is_plain
     }
 
     /// True if the log says of any response for how long it is fresh.
@@ -464,9 +467,9 @@ impl Trace {
         nth: usize,
     ) -> Self {
         let sampled_share = self.sampled_share / nth as f64;
-        let Self { totals, requests_per_s_max, counted, .. } = *self;
+        let Self { totals, requests_per_s_max, is_plain, counted, .. } = *self;
         let next = OnceLock::new();
-        Self { requests, keys, sampled_share, totals, requests_per_s_max, counted, ttls_ns, next }
+        Self { requests, keys, sampled_share, totals, requests_per_s_max, is_plain, counted, ttls_ns, next }
     }
 
     /// The sum of the last known sizes of all sampled keys that may be stored, each with an overhead; scaled to the whole log.

@@ -107,9 +107,7 @@ fn scaled_down(count: usize, share: f64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::{NewRequest, TraceBuilder};
-
-    const SECOND_NS: u64 = 1_000_000_000;
+    use crate::trace::{NewRequest, SECOND_NS, TraceBuilder};
 
     /// A request a second of 10 bytes, then 20.
     fn trace(requests: u64) -> Trace {

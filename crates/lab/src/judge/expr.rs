@@ -422,7 +422,7 @@ impl Expr {
         }
     }
 
-    /// Sets `scale`.
+    /// Replaces the factor of each `scale`.
     fn scale(&mut self, factor: f64) {
         match self {
             Self::Scale(scale) => *scale = factor,
@@ -516,7 +516,7 @@ impl Comparison {
         selectors
     }
 
-    /// Sets `scale`.
+    /// Replaces the factor of each `scale`.
     pub fn scale(&mut self, factor: f64) {
         self.left.scale(factor);
         self.right.scale(factor);

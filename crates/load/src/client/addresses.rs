@@ -184,7 +184,7 @@ mod tests {
         assert_eq!([1_999, 2_000].map(|now| resolved.is_due(at(now))), [false, true]);
     }
 
-    /// Connects to addresses that answer after so many milliseconds; `None`: they refuse then.
+    /// Connects to servers that answer after these milliseconds: true accepts, false refuses.
     fn connected(servers: &[(u64, bool)]) -> (Result<usize, FailureClass>, Vec<usize>, Duration) {
         let runtime = Virtual::new();
         let all: Vec<SocketAddr> =

@@ -84,7 +84,7 @@ impl TransportConnector {
         }
     }
 
-    /// What is known of the addresses of an endpoint, for [`look_up`](Self::look_up).
+    /// The shared addresses of an endpoint, which [`look_up`](Self::look_up) fills.
     pub(crate) fn addresses_of(&self, endpoint: &Endpoint) -> Arc<EndpointAddresses> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(addresses) = known.get(endpoint) {

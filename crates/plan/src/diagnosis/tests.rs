@@ -1,32 +1,17 @@
 use std::fmt::Write as _;
 
-use stockade_logs::LogReader;
-
 use super::*;
 use crate::{
-    Capacity, LatencyOption, OVERHEAD_BYTES, PlanOptions, Policy, TtlOption, plan,
-    read::{KeyRules, REQUESTS_MAX, read},
+    PlanOptions, TtlOption,
+    read::KeyRules,
     report::{FORMATS, Plan},
+    testing,
 };
 
 /// The plan for lines of a second, a host, a URL and a size, for a ttl of a minute.
 fn planned(lines: &str, rules: &KeyRules) -> Plan {
-    let format = "csv:time=0,host=1,url=2,size=3".parse().expect("a format");
-    let reader = LogReader::from_reader("log", lines.as_bytes(), Some(format)).expect("readable");
-    let content = read(reader, rules, REQUESTS_MAX).expect("a log");
-    let options = PlanOptions {
-        memory: Some(Capacity::Bytes(64 << 20)),
-        ttls: vec![TtlOption::Fixed(Duration::from_mins(1))],
-        staleness: None,
-        latency: LatencyOption::Fixed(Duration::ZERO),
-        policies: vec![Policy::LRU],
-        sizes: Vec::new(),
-        is_exact: false,
-        warmup: Warmup::NONE,
-        max_object: None,
-        overhead_bytes: OVERHEAD_BYTES,
-    };
-    plan("log".to_owned(), content, &options, &|_, _| {}).expect("a plan")
+    let options = PlanOptions { ttls: vec![TtlOption::Fixed(Duration::from_mins(1))], ..testing::options() };
+    testing::planned(lines, Some("csv:time=0,host=1,url=2,size=3"), rules, &options).expect("a plan")
 }
 
 fn findings(lines: &str) -> Vec<Finding> {
@@ -69,7 +54,7 @@ fn parameter_that_makes_a_key_of_each_request_is_named() {
         let words = if format == "json" { "\"parameters\"" } else { text };
         assert!(render(&plan).contains(words), "{format}");
     }
-    // What it says is what it gives.
+    // A plan without the parameter has the hit ratio of the finding.
     let names = ["cb".to_owned()].to_vec();
     let rules =
         KeyRules { dropped_parameters: crate::read::DroppedParameters::Named(names), ..KeyRules::default() };
@@ -127,21 +112,7 @@ fn responses_that_may_not_be_stored_are_counted() {
             n % 10
         )
     });
-    let reader = LogReader::from_reader("log", log.as_bytes(), None).expect("readable");
-    let content = read(reader, &KeyRules::default(), REQUESTS_MAX).expect("a log");
-    let options = PlanOptions {
-        memory: Some(Capacity::Bytes(64 << 20)),
-        ttls: Vec::new(),
-        staleness: None,
-        latency: LatencyOption::Fixed(Duration::ZERO),
-        policies: vec![Policy::LRU],
-        sizes: Vec::new(),
-        is_exact: false,
-        warmup: Warmup::NONE,
-        max_object: None,
-        overhead_bytes: OVERHEAD_BYTES,
-    };
-    let plan = plan("log".to_owned(), content, &options, &|_, _| {}).expect("a plan");
+    let plan = testing::planned(&log, None, &KeyRules::default(), &testing::options()).expect("a plan");
     assert_eq!(plan.findings, [Finding::NotStored { share: 1.0 }]);
 }
 

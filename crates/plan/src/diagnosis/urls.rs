@@ -5,12 +5,14 @@
 //! start of the log then.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     hash::BuildHasher,
 };
 
 use crate::{
     exchange::Exchange,
+    read::DroppedParameters,
     trace::{NewRequest, Trace, TraceBuilder},
 };
 use foldhash::quality::FixedState;
@@ -109,7 +111,7 @@ impl UrlSample {
     pub fn add(&mut self, request: &NewRequest<'_>, host: Option<&str>) {
         let NewRequest { at_ns, key, exchange, ttl_ns, .. } = *request;
         let Some(host) = host.filter(|_| !self.is_full && exchange.is_lookup()) else { return };
-        let path = memchr_query(key).map_or(key, |at| &key[..at]);
+        let path = query_at(key).map_or(key, |at| &key[..at]);
         let path_hash = self.hasher.hash_one(path);
         if path_hash > self.threshold {
             return;
@@ -183,8 +185,8 @@ impl UrlSample {
     /// The requests of the sample, whose keys are without these parameters.
     pub fn trace(&self, without: &[String]) -> Trace {
         let mut builder = TraceBuilder::new(usize::MAX, 1);
-        let keys: Vec<String> =
-            self.urls.iter().map(|url| dropped(&url.key, &|name| is_in(without, name))).collect();
+        let without = DroppedParameters::Named(without.to_vec());
+        let keys: Vec<_> = self.urls.iter().map(|url| without.applied(&url.key)).collect();
         for request in &self.requests {
             let bytes = Some(u64::from(request.bytes)).filter(|_| request.bytes != UNKNOWN_BYTES);
             let key = keys[request.url as usize].as_bytes();
@@ -241,12 +243,13 @@ impl UrlSample {
     /// The keys with one of these parameters, and what is left without them.
     fn evidence(&self, names: &[String]) -> Option<Evidence> {
         // Of each URL that has one of the parameters, the key without them.
-        let merged: Vec<Option<String>> = self
+        let dropped = DroppedParameters::Named(names.to_vec());
+        let merged: Vec<Option<Cow<'_, str>>> = self
             .urls
             .iter()
             .map(|url| {
                 let has_one = parameters(&url.key).any(|(name, _)| is_in(names, name));
-                has_one.then(|| dropped(&url.key, &|name| is_in(names, name)))
+                has_one.then(|| dropped.applied(&url.key))
             })
             .collect();
         let mut groups: HashMap<&str, Group, FixedState> = HashMap::with_hasher(FixedState::with_seed(0));
@@ -257,7 +260,7 @@ impl UrlSample {
         for request in &self.requests {
             let Some(key) = &merged[request.url as usize] else { continue };
             requests += 1;
-            if let Some(group) = groups.get_mut(key.as_str()).filter(|_| request.bytes != UNKNOWN_BYTES) {
+            if let Some(group) = groups.get_mut(&**key).filter(|_| request.bytes != UNKNOWN_BYTES) {
                 group.sizes.push(request.bytes);
             }
         }
@@ -339,7 +342,7 @@ fn is_same_size(one: u32, other: u32) -> bool {
     one.abs_diff(other) <= one.max(other) / SIZE_DIVISOR
 }
 
-fn memchr_query(key: &[u8]) -> Option<usize> {
+fn query_at(key: &[u8]) -> Option<usize> {
     key.iter().position(|byte| *byte == b'?')
 }
 
@@ -352,13 +355,4 @@ fn parameters(url: &str) -> impl Iterator<Item = (&str, &str)> {
 
 fn is_in(names: &[String], name: &str) -> bool {
     names.iter().any(|other| other == name)
-}
-
-/// A URL without the parameters of these names.
-fn dropped(url: &str, is_dropped: &dyn Fn(&str) -> bool) -> String {
-    let Some((path, query)) = url.split_once('?') else { return url.to_owned() };
-    let is_kept =
-        |parameter: &&str| !is_dropped(parameter.split_once('=').map_or(*parameter, |(name, _)| name));
-    let kept: Vec<&str> = query.split('&').filter(is_kept).collect();
-    if kept.is_empty() { path.to_owned() } else { format!("{path}?{}", kept.join("&")) }
 }

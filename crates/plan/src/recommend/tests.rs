@@ -1,7 +1,5 @@
 use super::*;
-use crate::trace::{NewRequest, TraceBuilder};
-
-const SECOND_NS: u64 = 1_000_000_000;
+use crate::trace::{NewRequest, SECOND_NS, TraceBuilder};
 
 fn counted(per_s: f64) -> Peak {
     Peak { per_s, error: None }

@@ -140,14 +140,8 @@ pub(super) fn json(plan: &Plan) -> Value {
 mod tests {
     use std::time::Duration;
 
-    use stockade_logs::LogReader;
-
     use super::*;
-    use crate::{
-        Capacity, LatencyOption, OVERHEAD_BYTES, PlanOptions, Policy, TtlOption, Warmup, plan,
-        read::{KeyRules, REQUESTS_MAX, read},
-        report::FORMATS,
-    };
+    use crate::{PlanOptions, TtlOption, read::KeyRules, report::FORMATS, testing};
 
     /// Each second a person asks for one of ten pages, and a crawler for a page that nobody else asks for.
     fn half_by_bots() -> Plan {
@@ -161,21 +155,9 @@ mod tests {
                 n % 10
             );
         }
-        let reader = LogReader::from_reader("log", log.as_bytes(), None).expect("readable");
-        let content = read(reader, &KeyRules::default(), REQUESTS_MAX).expect("a log");
-        let options = PlanOptions {
-            memory: Some(Capacity::Bytes(64 << 20)),
-            ttls: vec![TtlOption::Fixed(Duration::from_hours(1))],
-            staleness: None,
-            latency: LatencyOption::Fixed(Duration::ZERO),
-            policies: vec![Policy::LRU],
-            sizes: Vec::new(),
-            is_exact: false,
-            warmup: Warmup::NONE,
-            max_object: None,
-            overhead_bytes: OVERHEAD_BYTES,
-        };
-        plan("log".to_owned(), content, &options, &|_, _| {}).expect("a plan")
+        let options =
+            PlanOptions { ttls: vec![TtlOption::Fixed(Duration::from_hours(1))], ..testing::options() };
+        testing::planned(&log, None, &KeyRules::default(), &options).expect("a plan")
     }
 
     #[test]
