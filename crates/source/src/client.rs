@@ -22,6 +22,7 @@ use hyper::{
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use stockade_model::{
+    message::is_unprintable,
     source::SourceError,
     time::{Live, Runtime, Time, before},
 };
@@ -294,7 +295,7 @@ impl HttpResponse {
 
 /// A server's text, for a message.
 fn shortened(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(MESSAGE_CHARS_MAX).collect()
+    text.chars().filter(|c| !is_unprintable(*c)).take(MESSAGE_CHARS_MAX).collect()
 }
 
 /// An id as one segment of a path. `None`: servers treat it as a folder.

@@ -30,7 +30,7 @@ use serde::{
     de::{Error, MapAccess, Visitor},
 };
 use serde_json::Value;
-use stockade_model::message::shown;
+use stockade_model::message::{printable, shown};
 
 use super::{
     LINE_BYTES_MAX, LineError, TargetFileError, bodies::BodyFiles, lines, non_empty, parse_method,
@@ -228,7 +228,7 @@ fn parse_json_line(line: &str) -> Result<RequestTemplate, String> {
         let text = error.to_string();
         let message = text.rsplit_once(" at line ").map_or(text.as_str(), |(message, _)| message);
         // It may quote the name of a field.
-        let message = message.replace(char::is_control, "\u{fffd}");
+        let message = printable(message);
         let column = error.column();
         format!(
             "column {column}: {message}; write one object per line, such as {{\"method\":\"GET\",\"url\":\"http://localhost/\"}}"

@@ -3,6 +3,7 @@
 use std::{fmt::Write, ops::Range};
 
 use miette::{Diagnostic, MietteError, MietteSpanContents, SourceCode, SourceSpan, SpanContents};
+use stockade_model::message::is_unprintable;
 
 /// An error in a recipe.
 ///
@@ -78,7 +79,7 @@ pub(super) fn abbreviate(text: &str) -> String {
             quote.push('…');
             break;
         }
-        if char.is_control() {
+        if is_unprintable(char) {
             let _ = write!(quote, "{}", char::REPLACEMENT_CHARACTER);
         } else {
             quote.push(char);
@@ -153,7 +154,7 @@ impl Excerpt {
 /// Replaces characters that would move a terminal's cursor.
 fn printable(text: &str) -> String {
     let text = text.strip_suffix('\r').unwrap_or(text);
-    text.replace(|char: char| char.is_control() && char != '\t', "\u{FFFD}")
+    text.replace(|char: char| is_unprintable(char) && char != '\t', "\u{FFFD}")
 }
 
 impl SourceCode for Excerpt {
