@@ -114,7 +114,6 @@ pub enum PlanError {
 }
 
 /// Computes the curves and chooses a cache. `progress` gets the number of finished and of planned replays, which may grow.
-#[expect(clippy::too_many_lines, reason = "the steps of a plan, in their order")]
 pub fn plan(
     log: String,
     content: LogContent,
