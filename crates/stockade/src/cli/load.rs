@@ -138,7 +138,8 @@ pub struct LoadArgs {
     /// Connect to this Unix socket instead of the host of the URLs
     #[arg(long, value_name = "PATH", help_heading = "How")]
     pub unix: Option<PathBuf>,
-    /// Addresses of a host and port instead of those of its name, as HOST:PORT:ADDR[,ADDR]; `*` is any host; may be repeated
+    /// Connect to this address instead of those of a host's name, as HOST:PORT:ADDR; further addresses follow after commas; `*` is any
+    /// host; may be repeated
     #[arg(long, value_name = "RULE", help_heading = "How", conflicts_with = "unix")]
     pub resolve: Vec<ResolveRule>,
     /// Connect to another host and port, as HOST1:PORT1:HOST2:PORT2; an empty first one is any, an empty second one stays; may be
