@@ -51,11 +51,12 @@ impl<'a> CommonLine<'a> {
     #[must_use]
     pub fn virtual_host(&self) -> Option<&'a str> {
         let mut words = words(self.before);
-        let (first, second) = (str::from_utf8(words.next()?).ok()?, words.next()?);
+        let (first, second) = (words.next()?, words.next()?);
         // After it there are the client, ident and user.
         if second == b"-" || words.nth(1).is_none() {
             return None;
         }
+        let first = str::from_utf8(first).ok()?;
         let (host, port) = first.rsplit_once(':').unwrap_or((first, ""));
         let is_port = (1..=5).contains(&port.len()) && port.bytes().all(|byte| byte.is_ascii_digit());
         // An IPv6 address has brackets before a port.

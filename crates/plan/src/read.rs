@@ -9,7 +9,7 @@ use stockade_record::histogram::Histogram;
 use crate::{
     diagnosis::UrlSample,
     exchange::{Exchange, ExchangeCounts},
-    trace::{NewRequest, Trace, TraceBuilder},
+    trace::{NewRequest, Trace, TraceBuilder, hash_of},
     traffic::{Traffic, TrafficCounter},
 };
 
@@ -115,6 +115,7 @@ pub fn read(reader: LogReader<'_>, rules: &KeyRules, requests_max: usize) -> Res
         };
         exchanges.add(exchange, repeats);
         rules.write_key(&request, &mut key);
+        let hash = hash_of(&key);
         if let Some(time) = request.service_time {
             service_times.record(time);
         }
@@ -133,10 +134,10 @@ pub fn read(reader: LogReader<'_>, rules: &KeyRules, requests_max: usize) -> Res
             // A line without a time follows the one before it.
             let at_ns = request.at_ns.or(last_ns).unwrap_or(count * STEP_NS);
             let counted = NewRequest { at_ns, key: &key, bytes, exchange, ttl_ns };
-            builder.push(&counted);
-            urls.add(&counted, host);
+            builder.push_hashed(&counted, hash);
+            urls.add(&counted, hash, host);
             if is_kept_without_bots {
-                without_bots.push(&counted);
+                without_bots.push_hashed(&counted, hash);
             }
             count += 1;
             if builder.is_full() {
@@ -192,6 +193,9 @@ impl KeyRules {
 impl DroppedParameters {
     /// A URL without them.
     pub(crate) fn applied<'a>(&self, url: &'a str) -> Cow<'a, str> {
+        if *self == Self::None {
+            return url.into();
+        }
         let Some((path, query)) = url.split_once('?') else { return url.into() };
         match self {
             Self::None => url.into(),

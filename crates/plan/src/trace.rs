@@ -12,7 +12,7 @@
 use std::{hash::BuildHasher, ops::Range, sync::OnceLock};
 
 use foldhash::quality::FixedState;
-use hashbrown::{HashTable, hash_table};
+use hashbrown::HashTable;
 
 use crate::{exchange::Exchange, peaks::SecondCounts, scale::scaled, warmup::Counted};
 
@@ -144,11 +144,18 @@ impl<'a> NewRequest<'a> {
     }
 }
 
+/// The hash by which keys are told apart and sampled, the same in each run.
+pub(crate) fn hash_of(key: &[u8]) -> u64 {
+    const HASHER: FixedState = FixedState::with_seed(0);
+    HASHER.hash_one(key)
+}
+
 /// Reads requests into a [`Trace`].
 #[derive(Debug)]
 pub struct TraceBuilder {
-    hasher: FixedState,
     requests: Vec<Request>,
+    /// The hashes of the last requests, whose keys have no number yet.
+    unnumbered: Vec<u64>,
     ttls_ns: Vec<Option<u64>>,
     has_ttls: bool,
     /// Numbers of sampled keys, by hash.
@@ -157,6 +164,7 @@ pub struct TraceBuilder {
     /// Keys with hashes below this are sampled.
     threshold: u64,
     halvings: u32,
+    is_full: bool,
     requests_max: usize,
     keys_min: usize,
     totals: Totals,
@@ -174,6 +182,8 @@ const REQUESTS_MAX: usize = 1_000_000_000;
 const KEYS_MAX: usize = 4_000_000;
 /// No sample has fewer keys.
 const KEYS_LEAST: usize = 1_024;
+/// Keys of so many requests are numbered at once: a processor looks several up in the time of one, since the table is in no cache.
+const NUMBERED_AT_ONCE: usize = 32;
 
 impl TraceBuilder {
     /// A trace of at most `requests_max` requests, or twice as many where fewer than `keys_min` keys would be left. Both are
@@ -181,14 +191,15 @@ impl TraceBuilder {
     #[must_use]
     pub fn new(requests_max: usize, keys_min: usize) -> Self {
         Self {
-            hasher: FixedState::with_seed(0),
             requests: Vec::new(),
+            unnumbered: Vec::with_capacity(NUMBERED_AT_ONCE),
             ttls_ns: Vec::new(),
             has_ttls: false,
             numbers: HashTable::new(),
             keys: 0,
             threshold: u64::MAX,
             halvings: 0,
+            is_full: false,
             requests_max: requests_max.min(REQUESTS_MAX),
             keys_min,
             totals: Totals::default(),
@@ -200,7 +211,12 @@ impl TraceBuilder {
 
     /// Adds the next request of the log, unless the trace [is full](Self::is_full).
     pub fn push(&mut self, request: &NewRequest<'_>) {
-        if self.is_full() {
+        self.push_hashed(request, hash_of(request.key));
+    }
+
+    /// Adds a request whose key has this [hash](hash_of).
+    pub(crate) fn push_hashed(&mut self, request: &NewRequest<'_>, hash: u64) {
+        if self.is_full {
             return;
         }
         if let Some(back @ 1..) = self.latest_ns.checked_sub(request.at_ns) {
@@ -212,15 +228,14 @@ impl TraceBuilder {
         self.totals.requests += 1;
         self.per_second.add(request.at_ns);
         self.totals.bytes = self.totals.bytes.saturating_add(request.bytes.unwrap_or(0));
-        let hash = self.hasher.hash_one(request.key);
         if hash > self.threshold {
             return;
         }
-        let key = self.number(hash);
         let known =
             request.bytes.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX).min(UNKNOWN_BYTES - 1));
         let bytes = known.unwrap_or(UNKNOWN_BYTES);
-        self.requests.push(Request::new(request.at_ns, key, request.exchange, bytes));
+        self.requests.push(Request::new(request.at_ns, 0, request.exchange, bytes));
+        self.unnumbered.push(hash);
         if request.ttl_ns.is_some() && !self.has_ttls {
             self.has_ttls = true;
             self.ttls_ns = vec![None; self.requests.len() - 1];
@@ -228,8 +243,8 @@ impl TraceBuilder {
         if self.has_ttls {
             self.ttls_ns.push(request.ttl_ns);
         }
-        if self.is_too_large() {
-            self.halve();
+        if self.unnumbered.len() == NUMBERED_AT_ONCE || self.requests.len() >= 2 * self.requests_max {
+            self.number();
         }
     }
 
@@ -245,19 +260,31 @@ impl TraceBuilder {
     /// the log.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.requests.len() >= 2 * self.requests_max && self.keys < 2 * KEYS_LEAST
+        self.is_full
     }
 
-    fn number(&mut self, hash: u64) -> Key {
-        match self.numbers.entry(hash, |known| known.0 == hash, |known| known.0) {
-            hash_table::Entry::Occupied(known) => known.get().1,
-            hash_table::Entry::Vacant(vacant) => {
-                let number = Key::try_from(self.keys).unwrap_or(Key::MAX);
-                vacant.insert((hash, number));
-                self.keys += 1;
-                number
-            }
+    /// Numbers the keys of the last requests, and bounds the trace.
+    fn number(&mut self) {
+        let mut found = [None; NUMBERED_AT_ONCE];
+        for (number, hash) in found.iter_mut().zip(&self.unnumbered) {
+            *number = self.numbers.find(*hash, |known| known.0 == *hash).map(|known| known.1);
         }
+        let first = self.requests.len() - self.unnumbered.len();
+        for ((request, hash), number) in self.requests[first..].iter_mut().zip(&self.unnumbered).zip(found) {
+            let key = number.unwrap_or_else(|| {
+                // The one before it may have the same key.
+                let known = self.numbers.entry(*hash, |known| known.0 == *hash, |known| known.0);
+                let number = known.or_insert((*hash, Key::try_from(self.keys).unwrap_or(Key::MAX))).get().1;
+                self.keys = self.numbers.len();
+                number
+            });
+            *request = request.renumbered(key);
+        }
+        self.unnumbered.clear();
+        if self.is_too_large() {
+            self.halve();
+        }
+        self.is_full = self.requests.len() >= 2 * self.requests_max && self.keys < 2 * KEYS_LEAST;
     }
 
     /// Halves the sampled share: keys above the new threshold leave, and the others are numbered anew.
@@ -295,6 +322,7 @@ impl TraceBuilder {
     /// The trace. Requests that a log with whole seconds puts at one moment are spread evenly over that second.
     #[must_use]
     pub fn finish(mut self) -> Trace {
+        self.number();
         drop(self.numbers);
         if self.totals.reversals > 0 {
             sort_by_time(&mut self.requests, &mut self.ttls_ns);

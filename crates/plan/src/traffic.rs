@@ -6,9 +6,8 @@
 mod bots;
 mod top;
 
-use std::hash::BuildHasher;
-
-use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+use memchr::{memchr, memchr2, memrchr};
 use stockade_logs::{LoggedKey, LoggedRequest};
 
 pub use self::top::Count;
@@ -16,8 +15,8 @@ use self::top::Top;
 
 /// The parts of each kind that are kept.
 const PARTS_MAX: usize = 20;
-/// The user agents whose result is remembered: a power of two.
-const AGENTS: usize = 1_024;
+/// The user agents whose result is remembered.
+const AGENTS_MAX: usize = 4_096;
 /// A longer end of a name is not that of a file.
 const EXTENSION_BYTES_MAX: usize = 5;
 
@@ -83,20 +82,16 @@ impl TrafficCounter {
         self.statuses[usize::from(request.status.unwrap_or(0) / 100) % 10].add(count);
         if let LoggedKey::Url { host, url, .. } = request.key {
             let (host, path) = split_url(host, url);
-            let (segment, rest) = route(path);
-            self.routes.add([b"/", segment, rest], count);
+            self.routes.add(route(path), count);
             if let Some(host) = host {
-                self.hosts.add([host.as_bytes()], count);
+                self.hosts.add(host.as_bytes(), count);
             }
-            match request.content_type {
-                Some(content_type) => self.types.add([media_type(content_type)], count),
-                None => self.types.add([extension(path)], count),
-            }
+            self.types.add(request.content_type.map_or_else(|| extension(path), media_type), count);
         }
         let bot = request.user_agent.and_then(|agent| self.agents.bot_name(agent));
         if let Some(name) = bot {
             self.bots.add(count);
-            self.names.add([name.as_bytes()], count);
+            self.names.add(name.as_bytes(), count);
         }
         bot.is_some()
     }
@@ -114,7 +109,8 @@ impl TrafficCounter {
             let part = |(name, count)| Part { name, count };
             names.into_iter().take(PARTS_MAX).map(part).collect::<Vec<_>>()
         };
-        let (names, routes) = (parts(self.names), parts(self.routes));
+        let (names, mut routes) = (parts(self.names), parts(self.routes));
+        routes.iter_mut().for_each(|route| route.name = route_name(&route.name));
         let (hosts, types) = (parts(self.hosts), parts(self.types));
         let statuses = self.statuses.iter().enumerate().skip(1).filter(|(_, count)| count.requests > 0);
         let statuses = statuses.map(|(digit, count)| Part { name: format!("{digit}xx"), count: *count });
@@ -131,60 +127,53 @@ impl TrafficCounter {
 }
 
 /// The bots among the user agents: a log has few of them, and each comes often.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Agents {
-    hasher: FixedState,
-    /// The result for a hash, in the place that the hash has; another one replaces it.
-    known: Vec<(u64, Option<Box<str>>)>,
+    known: HashTable<(u64, Option<Box<str>>)>,
     any: bool,
-}
-
-impl Default for Agents {
-    fn default() -> Self {
-        Self { hasher: FixedState::with_seed(0), known: Vec::new(), any: false }
-    }
 }
 
 impl Agents {
     fn bot_name(&mut self, agent: &[u8]) -> Option<&str> {
-        if !self.any {
-            self.any = true;
-            // 0 is the hash of the empty text in all places.
-            self.known = vec![(self.hasher.hash_one(b"".as_slice()), None); AGENTS];
+        self.any = true;
+        let hash = top::hash_of(agent);
+        if self.known.len() >= AGENTS_MAX {
+            self.known.clear();
         }
-        let hash = self.hasher.hash_one(agent);
-        #[expect(clippy::cast_possible_truncation, reason = "the low bits")]
-        let place = &mut self.known[hash as usize % AGENTS];
-        if place.0 != hash {
-            *place = (hash, bots::bot_name(agent).map(Into::into));
-        }
-        place.1.as_deref()
+        let known = self.known.entry(hash, |known| known.0 == hash, |known| known.0);
+        known.or_insert_with(|| (hash, bots::bot_name(agent).map(Into::into))).into_mut().1.as_deref()
     }
 }
 
 /// Host and path, also of an absolute URL.
 fn split_url<'a>(host: Option<&'a str>, url: &'a str) -> (Option<&'a str>, &'a [u8]) {
-    let path = &url[..url.find(['?', '#']).unwrap_or(url.len())];
-    match path.split_once("://") {
-        Some((_, rest)) if !path.starts_with('/') => {
+    let path = &url[..memchr2(b'?', b'#', url.as_bytes()).unwrap_or(url.len())];
+    // Most URLs are a path.
+    match Some(path).filter(|path| !path.starts_with('/')).and_then(|path| path.split_once("://")) {
+        Some((_, rest)) => {
             let (of_url, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
             (host.or(Some(of_url)), path.as_bytes())
         }
-        _ => (host, path.as_bytes()),
+        None => (host, path.as_bytes()),
     }
 }
 
-/// The first segment of a path, and `/*` if there are more: `/assets/*`, `/about`. A segment that is a number or an id is
-/// `*`.
-fn route(path: &[u8]) -> (&[u8], &'static [u8]) {
-    let path = path.strip_prefix(b"/").unwrap_or(path);
-    let end = path.iter().position(|byte| *byte == b'/').unwrap_or(path.len());
-    let segment = &path[..end];
-    match (is_id(segment), end < path.len()) {
-        (true, _) => (b"*", b""),
-        (false, true) => (segment, b"/*"),
-        (false, false) => (segment, b""),
+/// The first segment of a path, with the slashes beside it. That of a number or an id is `*`.
+fn route(path: &[u8]) -> &[u8] {
+    let start = usize::from(path.starts_with(b"/"));
+    let end = memchr(b'/', &path[start..]).map_or(path.len(), |end| start + end);
+    match &path[start..end] {
+        b"" if end == path.len() => b"/",
+        segment if is_id(segment) => b"/*",
+        _ => &path[..path.len().min(end + 1)],
     }
+}
+
+/// A [`route`] as it is shown: `/assets/*` for all paths below `/assets/`, and `/about`.
+fn route_name(route: &str) -> String {
+    let slash = if route.starts_with('/') { "" } else { "/" };
+    let rest = if route.len() > 1 && route.ends_with('/') { "*" } else { "" };
+    format!("{slash}{route}{rest}")
 }
 
 /// True for numbers, and for texts of at least eight hexadecimal digits and hyphens, one of them a decimal digit.
@@ -202,13 +191,14 @@ fn media_type(content_type: &[u8]) -> &[u8] {
 
 /// `.css`, or `no ending`.
 fn extension(path: &[u8]) -> &[u8] {
-    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    let Some(dot) = name.iter().rposition(|byte| *byte == b'.') else { return b"no ending" };
-    let end = &name[dot + 1..];
+    let from = path.len().saturating_sub(EXTENSION_BYTES_MAX + 1);
+    let Some(dot) = memrchr(b'.', &path[from..]) else { return b"no ending" };
+    let name = &path[from + dot..];
+    let end = &name[1..];
     let is_ending = (1..=EXTENSION_BYTES_MAX).contains(&end.len())
         && end.iter().all(u8::is_ascii_alphanumeric)
         && !end.iter().all(u8::is_ascii_digit);
-    if is_ending { &name[dot..] } else { b"no ending" }
+    if is_ending { name } else { b"no ending" }
 }
 
 #[cfg(test)]
@@ -233,8 +223,7 @@ mod tests {
             ("*", "/*", "no ending"),
         ] {
             let (_, path) = split_url(None, url);
-            let (segment, rest) = route(path);
-            let found = format!("/{}{}", String::from_utf8_lossy(segment), String::from_utf8_lossy(rest));
+            let found = route_name(&String::from_utf8_lossy(route(path)));
             assert_eq!((&*found, extension(path)), (folded, ending.as_bytes()), "{url}");
         }
     }

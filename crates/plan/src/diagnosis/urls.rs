@@ -7,16 +7,16 @@
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
-    hash::BuildHasher,
 };
 
 use crate::{
     exchange::Exchange,
     read::DroppedParameters,
-    trace::{NewRequest, Trace, TraceBuilder},
+    trace::{NewRequest, Trace, TraceBuilder, hash_of},
 };
 use foldhash::quality::FixedState;
 use hashbrown::{HashMap, HashTable, hash_table};
+use memchr::memchr;
 
 /// Bounds of the sample.
 const REQUESTS_MAX: usize = 100_000;
@@ -61,7 +61,6 @@ struct SampledRequest {
 /// Reads requests into the sample.
 #[derive(Debug)]
 pub(crate) struct UrlSample {
-    hasher: FixedState,
     /// Paths with hashes below this are sampled.
     threshold: u64,
     numbers: HashTable<u32>,
@@ -75,7 +74,6 @@ pub(crate) struct UrlSample {
 impl Default for UrlSample {
     fn default() -> Self {
         Self {
-            hasher: FixedState::with_seed(1),
             threshold: u64::MAX,
             numbers: HashTable::new(),
             urls: Vec::new(),
@@ -107,17 +105,16 @@ pub(crate) struct SharedKeys {
 }
 
 impl UrlSample {
-    /// Adds a request of the plan, with its host, which may be empty; `None`: the key is not a URL.
-    pub fn add(&mut self, request: &NewRequest<'_>, host: Option<&str>) {
+    /// Adds a request of the plan, with the hash of its key and with its host, which may be empty; `None`: the key is not a URL.
+    pub fn add(&mut self, request: &NewRequest<'_>, hash: u64, host: Option<&str>) {
         let NewRequest { at_ns, key, exchange, ttl_ns, .. } = *request;
         let Some(host) = host.filter(|_| !self.is_full && exchange.is_lookup()) else { return };
-        let path = query_at(key).map_or(key, |at| &key[..at]);
-        let path_hash = self.hasher.hash_one(path);
+        let query_at = memchr(b'?', key);
+        let path_hash = query_at.map_or(hash, |at| hash_of(&key[..at]));
         if path_hash > self.threshold {
             return;
         }
-        self.has_queries |= path.len() < key.len();
-        let hash = if path.len() == key.len() { path_hash } else { self.hasher.hash_one(key) };
+        self.has_queries |= query_at.is_some();
         let urls = &self.urls;
         let number = u32::try_from(urls.len()).unwrap_or(u32::MAX);
         let url = match self.numbers.entry(
@@ -136,7 +133,7 @@ impl UrlSample {
         let bytes =
             request.bytes.map_or(UNKNOWN_BYTES, |bytes| u32::try_from(bytes).unwrap_or(UNKNOWN_BYTES - 1));
         #[expect(clippy::cast_possible_truncation, reason = "a part of a hash is one")]
-        let host = if host.is_empty() { 0 } else { self.hasher.hash_one(host) as u32 | 1 };
+        let host = if host.is_empty() { 0 } else { hash_of(host.as_bytes()) as u32 | 1 };
         self.requests.push(SampledRequest { at_ns, url, bytes, host, exchange, ttl_ns });
         if self.requests.len() > REQUESTS_MAX || self.url_bytes > URL_BYTES_MAX {
             self.halve();
@@ -340,10 +337,6 @@ impl Evidence {
 
 fn is_same_size(one: u32, other: u32) -> bool {
     one.abs_diff(other) <= one.max(other) / SIZE_DIVISOR
-}
-
-fn query_at(key: &[u8]) -> Option<usize> {
-    key.iter().position(|byte| *byte == b'?')
 }
 
 /// The parameters of a URL, each with its value.

@@ -5,7 +5,7 @@
 //! each, and names without a count leave. A count is too low by the sum of these medians at most, which is below two
 //! requests for each name of the bound: one request in 2,048. With fewer names all counts are exact.
 
-use std::hash::{BuildHasher, Hash};
+use std::hash::BuildHasher;
 
 use foldhash::fast::FixedState;
 use hashbrown::{HashTable, hash_table};
@@ -39,28 +39,21 @@ struct Entry {
 }
 
 /// Counts of names.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Top {
-    hasher: FixedState,
     entries: HashTable<Entry>,
     too_low_by: u64,
 }
 
-impl Default for Top {
-    fn default() -> Self {
-        Self { hasher: FixedState::with_seed(0), entries: HashTable::new(), too_low_by: 0 }
-    }
-}
-
 impl Top {
-    /// Counts requests for the name of these parts, one after the other.
-    pub fn add<const N: usize>(&mut self, parts: [&[u8]; N], count: Count) {
-        let parts = parts.map(|part| &part[..part.len().min(NAME_BYTES_MAX)]);
-        let hash = self.hasher.hash_one(Parts(parts));
+    /// Counts requests for a name.
+    pub fn add(&mut self, name: &[u8], count: Count) {
+        let name = &name[..name.len().min(NAME_BYTES_MAX)];
+        let hash = hash_of(name);
         match self.entries.entry(hash, |entry| entry.hash == hash, |entry| entry.hash) {
             hash_table::Entry::Occupied(mut entry) => entry.get_mut().count.add(count),
             hash_table::Entry::Vacant(vacant) => {
-                let name = String::from_utf8_lossy(&parts.concat()).into();
+                let name = String::from_utf8_lossy(name).into();
                 vacant.insert(Entry { hash, name, count });
                 if self.entries.len() > NAMES_MAX {
                     self.shrink();
@@ -89,13 +82,10 @@ impl Top {
     }
 }
 
-/// The bytes of several parts as one text.
-struct Parts<'a, const N: usize>([&'a [u8]; N]);
-
-impl<const N: usize> Hash for Parts<'_, N> {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        self.0.iter().for_each(|part| state.write(part));
-    }
+/// The hash of a name, the same in each run.
+pub(super) fn hash_of(name: &[u8]) -> u64 {
+    const HASHER: FixedState = FixedState::with_seed(0);
+    HASHER.hash_one(name)
 }
 
 #[cfg(test)]
@@ -110,9 +100,9 @@ mod tests {
     fn few_names_are_counted_exactly() {
         let mut top = Top::default();
         for n in 0..9_000_u64 {
-            top.add([b"/", format!("{}", n % 3_000).as_bytes()], one(n % 3_000));
+            top.add(format!("/{}", n % 3_000).as_bytes(), one(n % 3_000));
         }
-        top.add([b"/", b"7"], one(5));
+        top.add(b"/7", one(5));
         let (names, too_low_by) = top.finish();
         assert_eq!((names.len(), too_low_by), (3_000, 0));
         assert_eq!(names[0], ("/7".to_owned(), Count { requests: 4, bytes: 26 }));
@@ -124,9 +114,9 @@ mod tests {
     fn frequent_name_among_many_is_found_within_the_error() {
         let mut top = Top::default();
         for n in 0..500_000_u64 {
-            top.add([format!("once {n}").as_bytes()], one(1));
+            top.add(format!("once {n}").as_bytes(), one(1));
             if n % 100 == 0 {
-                top.add([b"often"], one(1));
+                top.add(b"often", one(1));
             }
             assert!(top.entries.len() <= NAMES_MAX);
         }
