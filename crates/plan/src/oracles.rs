@@ -1,3 +1,4 @@
-//! The plan beside theory, on workloads with published facts.
+//! The plan beside theory and beside other simulators, on published traces and facts.
 
+mod traces;
 mod twitter;
