@@ -3,16 +3,19 @@
 //! | module | contents | feature |
 //! |---|---|---|
 //! | [`byte_range`] | `Range` and `Content-Range` (RFC 9110, 14) | |
+//! | `guard` | requests for the operator's pages that a page of another site may have sent | `guard` |
 //! | [`location`] | references such as `Location` (RFC 3986, 5.2) | |
 //! | `port` | ports on which several threads listen | `port` |
 //! | `proc` | processor time and memory of processes, their threads and the machine | `proc` |
 //! | `tls` | the certificates that a client accepts | `tls` |
 //!
-//! The first two have no dependencies.
+//! Those without a feature have no dependencies.
 
 #![allow(missing_docs, reason = "used by this workspace alone; a comment states what a name cannot")]
 
 pub mod byte_range;
+#[cfg(feature = "guard")]
+pub mod guard;
 pub mod location;
 #[cfg(feature = "port")]
 pub mod port;

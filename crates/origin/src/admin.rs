@@ -1,13 +1,12 @@
 //! The admin pages below `/_admin/`.
 
-use std::{net::IpAddr, path::Path};
+use std::path::Path;
 
 use bytes::Bytes;
 use http::{
-    HeaderValue, Method, StatusCode, Version,
+    HeaderValue, Method, StatusCode,
     header::{ALLOW, CONTENT_TYPE},
     request::Parts,
-    uri::Authority,
 };
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
@@ -18,6 +17,7 @@ use stockade_model::{
     telemetry::MetricKind,
     time::{Precise, Runtime},
 };
+use stockade_net::guard::{self, GuardFault};
 use stockade_record::telemetry::prometheus::Text;
 
 use crate::{
@@ -49,8 +49,15 @@ pub(crate) async fn respond(
     body: Incoming,
 ) -> BufferedResponse {
     let (method, path) = (&head.method, head.uri.path());
-    if let Some(refused) = refusal(head, &state.admin_hosts) {
-        return BufferedResponse::text(StatusCode::FORBIDDEN, refused);
+    // GET changes state on some pages.
+    if let Err(fault) = guard::admit(head, &state.admin_hosts, true) {
+        let text = match fault {
+            GuardFault::OtherSite => "pages of other sites may not use the admin pages\n",
+            GuardFault::Host | GuardFault::UnknownHost => {
+                "the host of a request for these pages is an IP address, localhost or a name of --admin-host\n"
+            }
+        };
+        return BufferedResponse::text(StatusCode::FORBIDDEN, text);
     }
     let Some(page) = path.strip_prefix("/_admin/") else {
         let text = "this listener serves paths below /_admin/ only\n";
@@ -106,41 +113,6 @@ pub(crate) async fn respond(
         },
         _ => ok("ok!"),
     }
-}
-
-/// Why a request is refused: a page of another site may have sent it. Browsers state the host always, and for which site they send a
-/// request where they trust the connection. A host name may belong to another site and lead here all the same (DNS rebinding).
-fn refusal(head: &Parts, admin_hosts: &[String]) -> Option<&'static str> {
-    let values = |name: &'static str| {
-        let values = head.headers.get_all(name).into_iter();
-        values.map(|value| value.to_str().unwrap_or_default()).collect::<Vec<_>>()
-    };
-    // The target of a request names a host in HTTP/2, and in place of a path.
-    let target = head.uri.authority().map(Authority::as_str);
-    let hosts: Vec<&str> = target.into_iter().chain(values("host")).collect();
-    // Only a program sends a request of HTTP/1.0 without one.
-    let has_host = !hosts.is_empty() || head.version <= Version::HTTP_10;
-    let is_own = |host: &&str| host.parse().is_ok_and(|authority| is_own_host(&authority, admin_hosts));
-    if !has_host || !hosts.iter().all(is_own) {
-        return Some(
-            "the host of a request for these pages is an IP address, localhost or a name of --admin-host\n",
-        );
-    }
-    let is_same_origin = |origin: &&str| origin.split_once("://").is_some_and(|(_, of)| hosts.contains(&of));
-    let is_same_site = |site: &&str| ["none", "same-origin"].contains(site);
-    let is_own_page =
-        values("origin").iter().all(is_same_origin) && values("sec-fetch-site").iter().all(is_same_site);
-    (!is_own_page).then_some("pages of other sites may not use the admin pages\n")
-}
-
-/// True if no other site can have this host.
-fn is_own_host(authority: &Authority, admin_hosts: &[String]) -> bool {
-    let host = authority.host().trim_matches(['[', ']']);
-    let is_name = |name: &str| host.eq_ignore_ascii_case(name);
-    !authority.as_str().contains('@')
-        && (is_name("localhost")
-            || host.parse::<IpAddr>().is_ok()
-            || admin_hosts.iter().any(|name| is_name(name)))
 }
 
 async fn add_recipes(state: &OriginState, time: &Precise, body: Incoming) -> BufferedResponse {

@@ -24,7 +24,6 @@
 
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
-mod guard;
 mod keys;
 mod metrics;
 mod page;

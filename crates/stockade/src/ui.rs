@@ -7,9 +7,10 @@ use std::{io, net::SocketAddr, sync::Arc};
 
 use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode,
-    header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS},
+    header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS},
 };
 use stockade_model::seed::Seed;
+use stockade_net::guard;
 
 pub use self::{browse::ui, live::LiveUi};
 use crate::listen::{refusal, refused_method};
@@ -64,9 +65,9 @@ impl Access {
     /// The refusal of a request without access.
     fn refusal<R, B: From<&'static str>>(&self, request: &Request<R>) -> Option<Response<B>> {
         let is_allowed = match &self.token {
-            Some(token) => parameter(request, "token") == Some(token),
-            // A page of the web whose name leads here (DNS rebinding) has its own name in `Host`.
-            None => request.headers().get(HOST).and_then(|host| host.to_str().ok()).is_some_and(is_loopback),
+            Some(token) => parameter(request, "token")
+                .is_some_and(|shown| guard::is_token(shown.as_bytes(), token.as_bytes())),
+            None => guard::admit(request, &[], false).is_ok(),
         };
         if !is_allowed {
             let text = "this page needs the token that the command printed, or an address of this machine as its host\n";
@@ -91,13 +92,4 @@ fn parameters<'r, B>(request: &'r Request<B>, name: &'static str) -> impl Iterat
 
 fn parameter<'r, B>(request: &'r Request<B>, name: &'static str) -> Option<&'r str> {
     parameters(request, name).next()
-}
-
-/// True if a host, with or without a port, is one of this machine's loopback.
-fn is_loopback(host: &str) -> bool {
-    let name = host.rsplit_once(':').filter(|(_, port)| port.bytes().all(|byte| byte.is_ascii_digit()));
-    let name = name.map_or(host, |(name, _)| name);
-    let address = name.trim_start_matches('[').trim_end_matches(']');
-    name.eq_ignore_ascii_case("localhost")
-        || address.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }

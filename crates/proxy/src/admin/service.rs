@@ -14,10 +14,11 @@ use stockade_model::{
     nearest::remedy,
     time::{Live, Runtime},
 };
+use stockade_net::guard::{self, GuardFault};
 use tokio::sync::{Semaphore, mpsc};
 
 use super::{
-    Control, guard, metrics, page,
+    Control, metrics, page,
     purge::Purge,
     request_body::{AdminLimits, BodyError, read_body},
     response::{AdminBody, AdminResponse, error, json, of_type, safe, text},
@@ -68,6 +69,16 @@ impl<C> Clone for AdminService<C> {
     }
 }
 
+fn refusal(fault: GuardFault) -> AdminResponse {
+    match fault {
+        GuardFault::Host => text(StatusCode::BAD_REQUEST, "a request has one Host\n"),
+        GuardFault::UnknownHost => {
+            text(StatusCode::MISDIRECTED_REQUEST, "unknown Host: write it into [admin] hosts\n")
+        }
+        GuardFault::OtherSite => text(StatusCode::FORBIDDEN, "a page of another site must not do this\n"),
+    }
+}
+
 impl<C: Control> AdminService<C> {
     pub(super) fn new(control: Arc<C>, token: Arc<Token>, hosts: Vec<String>, limits: AdminLimits) -> Self {
         Self { control, token, hosts: hosts.into(), limits, warming: Arc::new(Semaphore::new(1)) }
@@ -78,8 +89,9 @@ impl<C: Control> AdminService<C> {
         let (method, path) = (&head.method, head.uri.path());
         let is_probe = path == "/healthz" || path == "/readyz";
         if !is_probe {
-            if let Err(refusal) = guard::check(&head, &self.hosts) {
-                return text(refusal.status, refusal.text);
+            let is_read = [Method::GET, Method::HEAD].contains(method);
+            if let Err(fault) = guard::admit(&head, &self.hosts, !is_read) {
+                return refusal(fault);
             }
             if !self.token.admits(head.headers.get(AUTHORIZATION).map(HeaderValue::as_bytes)) {
                 let mut response =
