@@ -47,6 +47,7 @@ const GRAPH: [(&str, &[&str]); 14] = [
             "stockade-lab",
             "stockade-load",
             "stockade-model",
+            "stockade-net",
             "stockade-origin",
             "stockade-plan",
             "stockade-proxy",
