@@ -1,13 +1,15 @@
 //! Lines in the Common Log Format: `host ident user [time] "request" status bytes`, and any text after it.
 
-use std::{borrow::Cow, net::IpAddr};
+use std::{borrow::Cow, net::IpAddr, time::Duration};
 
-use memchr::{memchr, memchr_iter, memchr2_iter};
+use memchr::{memchr, memchr_iter, memchr2_iter, memmem};
 
 use crate::{
     time::{self, TimeParser},
     value::{self, lossy},
 };
+
+const SECOND_NS: u64 = 1_000_000_000;
 
 /// The parts of a line, as logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,37 +38,58 @@ impl<'a> CommonLine<'a> {
         }
         let rest =
             rest.strip_prefix(b" \"").ok_or("the line has no request in quotation marks after its time")?;
-        let end = closing_quote(rest).ok_or("the line's request has no closing quotation mark")?;
-        let (request, rest) = (&rest[..end], &rest[end + 1..]);
-        let (status, rest) = split_word(rest.strip_prefix(b" ").unwrap_or_default());
-        let (bytes, after) = split_word(rest);
-        if !is_number(status) || !is_number(bytes) {
-            return Err("the line has no status and size after its request");
+        let first = closing_quote(rest).ok_or("the line's request has no closing quotation mark")?;
+        let mut end = first;
+        loop {
+            let request = &rest[..end];
+            // Some servers write the marks within a request as they are.
+            let is_end = end == first
+                || request.rsplit(|byte| *byte == b' ').next().is_some_and(|word| word.starts_with(b"HTTP/"));
+            let (status, after) = split_word(rest[end + 1..].strip_prefix(b" ").unwrap_or_default());
+            let (bytes, after) = split_word(after);
+            if is_end && is_number(status) && is_number(bytes) {
+                return Ok(Self { before, at_ns, request, status, bytes, after });
+            }
+            let next = closing_quote(&rest[end + 1..]);
+            end += 1 + next.ok_or("the line has no status and size after its request")?;
         }
-        Ok(Self { before, at_ns, request, status, bytes, after })
     }
 
     /// The virtual host before the client, as in Apache's `vhost_combined` (`example.org:443 192.0.2.7 - - ...`), or without a port
-    /// before an address, as in `$host $remote_addr - $remote_user ...` of nginx.
+    /// before an address, as in `$host $remote_addr - $remote_user ...` of nginx; or after it in place of the ident, as lighttpd
+    /// writes it. The clients that proxies name have commas between them.
     #[must_use]
     pub fn virtual_host(&self) -> Option<&'a str> {
         let mut words = words(self.before);
         let (first, second) = (words.next()?, words.next()?);
-        // After it there are the client, ident and user.
-        if second == b"-" || words.nth(1).is_none() {
+        if second == b"-" || first.ends_with(b",") {
             return None;
         }
-        let first = str::from_utf8(first).ok()?;
+        let is_address = |word: &str| word.parse::<IpAddr>().is_ok();
+        let (first, second) =
+            (str::from_utf8(first).ok()?, str::from_utf8(second).ok()?.trim_end_matches(','));
+        // After it there are the client, ident and user.
+        if words.nth(1).is_none() {
+            let is_host = second.contains('.') && !second.contains('@') && !is_address(second);
+            return (is_host && is_address(first)).then_some(second);
+        }
         let (host, port) = first.rsplit_once(':').unwrap_or((first, ""));
         let is_port = (1..=5).contains(&port.len()) && port.bytes().all(|byte| byte.is_ascii_digit());
         // An IPv6 address has brackets before a port.
         if is_port && !host.is_empty() && (!host.contains(':') || host.starts_with('[')) {
             return Some(host);
         }
-        let is_address = |word: &str| word.parse::<IpAddr>().is_ok();
-        let is_client = str::from_utf8(second).is_ok_and(is_address) && !is_address(first);
+        let is_client = is_address(second) && !is_address(first);
         (is_client && first != "-").then_some(first)
     }
+}
+
+/// True for the lines of the error logs of nginx and `LiteSpeed` (`2026/01/31 08:00:01 [error] ...`) and of Apache
+/// (`[Sat Jan 31 08:00:01.250 2026] [core:error] ...`), which a container writes to the same place.
+pub(crate) fn is_error_log(line: &[u8]) -> bool {
+    let forms: [&[u8]; 3] =
+        [b"0000/00/00 00:00:00 [A", b"0000-00-00 00:00:00.000000 [A", b"[AAA AAA 00 00:00:00"];
+    forms.iter().any(|form| time::has_form(line, form))
 }
 
 /// The message about a line in another format.
@@ -78,10 +101,43 @@ pub fn explained(error: &str) -> String {
 
 /// The user agent of the text after the size: the second text in quotation marks, after the referrer.
 pub(crate) fn user_agent(after: &[u8]) -> Option<&[u8]> {
-    let referrer = after.trim_ascii_start().strip_prefix(b"\"")?;
-    let rest = &referrer[closing_quote(referrer)? + 1..];
+    let after = after.trim_ascii_start();
+    let rest = match after.strip_prefix(b"\"") {
+        Some(referrer) => &referrer[closing_quote(referrer)? + 1..],
+        // Traefik before its version 2.
+        None => after.strip_prefix(b"- ")?,
+    };
     let agent = rest.trim_ascii_start().strip_prefix(b"\"")?;
     value::known(&agent[..closing_quote(agent)?])
+}
+
+/// The service time in the text after the user agent, where a known format has it.
+pub(crate) fn service_time(after: &[u8]) -> Option<Duration> {
+    match after.last()? {
+        b'"' => None,
+        b's' => traefik_duration(after),
+        _ => ingress_duration(after),
+    }
+}
+
+/// Traefik's lines end in the time until the response, as in ` "router" "server" 3ms`.
+fn traefik_duration(after: &[u8]) -> Option<Duration> {
+    let rest = after.strip_suffix(b"ms")?;
+    let digits = rest.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let (before, digits) = rest.split_at(rest.len() - digits);
+    if before.ends_with(b" ") { value::number(digits).map(Duration::from_millis) } else { None }
+}
+
+/// Those of ingress-nginx end in ` 486 0.120 [default-web-80] [] 10.0.0.7:80 1234 0.118 200 5f3c...`: the time that the upstream took,
+/// of several the sum.
+/// <https://kubernetes.github.io/ingress-nginx/user-guide/nginx-configuration/log-format/>
+fn ingress_duration(after: &[u8]) -> Option<Duration> {
+    let rest = &after[memmem::find(after, b" [")?..];
+    // Without the spaces within the lists of several upstreams.
+    let lists = lossy(&rest[memmem::rfind(rest, b"] ")? + 2..]).replace(", ", ",").replace(" : ", ":");
+    let words: Vec<_> = lists.split(' ').collect();
+    let [_addresses, _sizes, times, _statuses, _id] = words[..] else { return None };
+    value::duration(times.as_bytes(), SECOND_NS)
 }
 
 fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {

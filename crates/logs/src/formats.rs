@@ -49,12 +49,15 @@ pub(crate) trait LineParser {
 }
 
 /// The content of a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Parsed {
     /// One request or several.
     Requests,
     /// None: `-` for its request, or the bytes of a TLS handshake.
     NoRequest,
+    /// None: a message of a program that writes its requests to the same log. If no line of a log has a request, its lines are in
+    /// another format, and the problem is the reason.
+    Message(Problem),
     /// A comment or a header.
     Comment,
 }

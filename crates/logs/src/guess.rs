@@ -63,9 +63,13 @@ pub(crate) fn guess(name: &str, head: &[u8]) -> Result<Format, &'static str> {
             guess_of_lines(lines.split_off(lines.len().saturating_sub(LINES)), 5)
         }
         None => {
-            let mut lines = lines_of(whole);
-            lines.truncate(LINES);
-            guess_of_lines(lines, 9)
+            let lines = lines_of(whole);
+            let first = guess_of_lines(lines[..lines.len().min(LINES)].to_vec(), 9);
+            // A server that writes all to one place starts with other lines, too.
+            first.or_else(|reason| {
+                let last = &lines[lines.len().saturating_sub(LINES)..];
+                guess_of_lines(last.to_vec(), 5).ok().filter(Format::is_access_log).ok_or(reason)
+            })
         }
     }
 }
@@ -95,14 +99,14 @@ fn guess_of_lines(mut lines: Vec<&[u8]>, tenths: usize) -> Result<Format, &'stat
     if is_meta_header(first) {
         return Ok(Format::Meta);
     }
-    if is_format_of(&Format::Common, &lines, tenths) {
+    let formats = [Format::Common, Format::Twitter, Format::Arc, Format::Lirs];
+    let formats = formats.into_iter().chain(Layout::all().map(Format::Layout));
+    let fitting = formats.filter_map(|format| Some((requests_as(&format, &lines, tenths)?, format)));
+    // The one with most requests, since messages and lines without a request fit in several.
+    if let Some((_, format)) = fitting.min_by_key(|(requests, _)| std::cmp::Reverse(*requests)) {
         let json = lines.iter().filter(|line| is_json_line(line)).count();
-        return Ok(if json * 2 > lines.len() { Format::Json } else { Format::Common });
-    }
-    let formats = [Format::Twitter, Format::Arc, Format::Lirs];
-    let mut formats = formats.into_iter().chain(Layout::all().map(Format::Layout));
-    if let Some(format) = formats.find(|format| is_format_of(format, &lines, tenths)) {
-        return Ok(format);
+        let is_json = format == Format::Common && json * 2 > lines.len();
+        return Ok(if is_json { Format::Json } else { format });
     }
     if let Some(columns) = table_columns(first) {
         return Ok(columns);
@@ -132,11 +136,16 @@ fn by_name(name: &str) -> Option<Format> {
     }
 }
 
-/// True if the format can read at least this many tenths of the lines.
-fn is_format_of(format: &Format, lines: &[&[u8]], tenths: usize) -> bool {
-    let Some(mut parser) = format.line_parser() else { return false };
-    let good = lines.iter().filter(|line| parser.parse(line, &mut |_| {}).is_ok()).count();
-    good * 10 >= lines.len() * tenths
+/// The lines that have requests, if the format can read at least this many tenths of the lines.
+fn requests_as(format: &Format, lines: &[&[u8]], tenths: usize) -> Option<usize> {
+    let mut parser = format.line_parser()?;
+    let (mut good, mut requests) = (0, 0);
+    for line in lines {
+        let mut has_request = false;
+        good += usize::from(parser.parse(line, &mut |_| has_request = true).is_ok());
+        requests += usize::from(has_request);
+    }
+    (good * 10 >= lines.len() * tenths).then_some(requests)
 }
 
 /// True if the document begins with `{"log": {`. A log of Docker has a string there.

@@ -20,25 +20,26 @@ const MICROSECOND_NS: u64 = 1_000;
 ///
 /// | field | names |
 /// |---|---|
-/// | time | `StartUTC`, `StartLocal` (Traefik), `msec` (nginx), `ts` (Caddy), `EdgeStartTimestamp` (Cloudflare), `reqTimeSec` (Akamai), `timestamp(ms)` (`CloudFront`), `start_time` (Envoy), `time_start` (Fastly), `time_iso8601`, `time_local` (nginx), `@timestamp`, `timestamp`, `time` |
+/// | time | `StartUTC`, `StartLocal` (Traefik), `msec` (nginx), `ts` (Caddy), `EdgeStartTimestamp` (Cloudflare), `reqTimeSec` (Akamai), `timestamp(ms)` (`CloudFront`), `start_time` (Envoy), `time_start` (Fastly), `time_iso8601`, `time_local` (nginx), `@timestamp`, `timestamp`, `timeStamp` (Azure), `time` |
 /// | request | `request`, `RequestLine`: `GET /path HTTP/1.1`, or the method (Fastly); else the next two |
-/// | method | `request_method` (nginx, Fastly), `RequestMethod` (Traefik), `request.method` (Caddy), `http.request.method` (ECS), `ClientRequestMethod` (Cloudflare), `reqMethod` (Akamai), `httpRequest.requestMethod` (Google), `cs-method` (`CloudFront`), `method` |
-/// | URL or path | `request_uri` (nginx), `RequestPath` (Traefik), `request.uri` (Caddy), `url.original` (ECS), `ClientRequestURI` (Cloudflare), `reqPath` (Akamai), `httpRequest.requestUrl` (Google), `cs-uri-stem` (`CloudFront`), `uri`, `url`, `path` |
-/// | query, if the path has none | `args`, `query_string` (nginx), `queryStr` (Akamai), `cs-uri-query` (`CloudFront`) |
-/// | host | `http_host` (nginx), `RequestHost` (Traefik), `request.host` (Caddy), `url.domain` (ECS), `ClientRequestHost` (Cloudflare), `reqHost` (Akamai), `x-host-header` (`CloudFront`), `authority` (Envoy), `server_name` (nginx), `host` |
-/// | status | `DownstreamStatus` (Traefik), `http.response.status_code` (ECS), `EdgeResponseStatus` (Cloudflare), `httpRequest.status` (Google), `sc-status` (`CloudFront`), `response_code` (Envoy), `response_status` (Fastly), `status`, `statusCode` (Akamai), `status_code`, `code` |
-/// | size | `body_bytes_sent`, `bytes_sent` (nginx, Envoy), `DownstreamContentSize` (Traefik), `http.response.body.bytes` (ECS), `EdgeResponseBytes` (Cloudflare), `httpRequest.responseSize` (Google), `sc-bytes` (`CloudFront`), `response_body_size` (Fastly), `size` (Caddy), `bytes` |
+/// | method | `request_method` (nginx, Fastly), `RequestMethod` (Traefik), `request.method` (Caddy), `http.request.method` (ECS), `ClientRequestMethod` (Cloudflare), `reqMethod` (Akamai), `httpRequest.requestMethod` (Google), `cs-method` (`CloudFront`), `properties.httpMethod` (Azure), `method` |
+/// | URL or path | `request_uri` (nginx), `RequestPath` (Traefik), `request.uri` (Caddy), `url.original` (ECS), `ClientRequestURI` (Cloudflare), `reqPath` (Akamai), `httpRequest.requestUrl` (Google), `cs-uri-stem` (`CloudFront`), `properties.originalRequestUriWithArgs`, `properties.requestUri` (Azure), `x-envoy-origin-path` (Envoy Gateway), `uri`, `url`, `path` |
+/// | query, if the path has none | `args`, `query_string` (nginx), `queryStr` (Akamai), `cs-uri-query` (`CloudFront`), `properties.requestQuery` (Azure) |
+/// | host | `http_host` (nginx), `RequestHost` (Traefik), `request.host` (Caddy), `url.domain` (ECS), `ClientRequestHost` (Cloudflare), `reqHost` (Akamai), `x-host-header` (`CloudFront`), `authority` (Envoy), `:authority` (Envoy Gateway), `properties.originalHost`, `properties.host` (Azure), `server_name` (nginx), `host` |
+/// | status | `DownstreamStatus` (Traefik), `http.response.status_code` (ECS), `EdgeResponseStatus` (Cloudflare), `httpRequest.status` (Google), `sc-status` (`CloudFront`), `response_code` (Envoy), `response_status` (Fastly), `properties.httpStatus`, `properties.httpStatusCode` (Azure), `status`, `statusCode` (Akamai), `status_code`, `code` |
+/// | size | `body_bytes_sent`, `bytes_sent` (nginx, Envoy), `DownstreamContentSize` (Traefik), `http.response.body.bytes` (ECS), `EdgeResponseBytes` (Cloudflare), `httpRequest.responseSize` (Google), `sc-bytes` (`CloudFront`), `response_body_size` (Fastly), `properties.sentBytes`, `properties.responseBytes` (Azure), `size` (Caddy), `bytes`, `totalBytes` (Akamai) |
 /// | lifetime | `upstream_http_cache_control`, `sent_http_cache_control` (nginx), `origin_Cache-Control`, `downstream_Cache-Control` (Traefik), `resp_headers.Cache-Control` (Caddy), `cache_control`, `max_age`, `ttl` |
-/// | service time | `upstream_response_time`, `request_time` (nginx), `OriginDuration`, `Duration` (Traefik), `event.duration` (ECS), `origin_ms` (Stockade), `OriginResponseDurationMs` (Cloudflare), `turnAroundTimeMSec` (Akamai), `httpRequest.latency` (Google), `time-taken` (`CloudFront`), `upstream_service_time` (Envoy), `time_elapsed` (Fastly), `duration` (Caddy, Envoy) |
-/// | answer of a cache | `CacheCacheStatus` (Cloudflare), `cacheStatus` (Akamai), `httpRequest.cacheHit` (Google), `response_state` (Fastly), `x-edge-response-result-type` (`CloudFront`) |
-/// | user agent | `http_user_agent` (nginx), `request_User-Agent` (Traefik), `request.headers.User-Agent` (Caddy), `user_agent.original` (ECS), `ClientRequestUserAgent` (Cloudflare), `UA` (Akamai), `httpRequest.userAgent` (Google), `request_user_agent` (Fastly), `cs(User-Agent)` (`CloudFront`), `user_agent` (Envoy) |
+/// | service time | `upstream_response_time`, `request_time` (nginx), `OriginDuration`, `Duration` (Traefik), `event.duration` (ECS), `origin_ms` (Stockade), `OriginResponseDurationMs` (Cloudflare), `turnAroundTimeMSec` (Akamai), `httpRequest.latency` (Google), `time-taken` (`CloudFront`), `upstream_service_time` (Envoy), `x-envoy-upstream-service-time` (Envoy Gateway), `time_elapsed` (Fastly), `properties.serverResponseLatency`, `properties.timeToFirstByte` (Azure), `duration` (Caddy, Envoy) |
+/// | answer of a cache | `CacheCacheStatus` (Cloudflare), `cacheStatus` (Akamai), `httpRequest.cacheHit` (Google), `response_state` (Fastly), `x-edge-response-result-type` (`CloudFront`), `properties.cacheStatus` (Azure) |
+/// | user agent | `http_user_agent` (nginx), `request_User-Agent` (Traefik), `request.headers.User-Agent` (Caddy), `user_agent.original` (ECS), `ClientRequestUserAgent` (Cloudflare), `UA` (Akamai), `httpRequest.userAgent` (Google), `request_user_agent` (Fastly), `cs(User-Agent)` (`CloudFront`), `properties.userAgent` (Azure), `user-agent` (Envoy Gateway), `user_agent` (Envoy) |
 /// | content type | `sent_http_content_type`, `upstream_http_content_type` (nginx), `downstream_Content-Type` (Traefik), `resp_headers.Content-Type` (Caddy), `http.response.mime_type` (ECS), `EdgeResponseContentType` (Cloudflare), `rspContentType` (Akamai), `sc-content-type` (`CloudFront`), `content_type` |
 /// | date, where the time is a time of day | `date` (`CloudFront`) |
+/// | logger | `logger` (Caddy): those of messages begin with `http.log.error` or `http.handlers.` |
 ///
 /// A time is RFC 3339, seconds or a smaller unit since 1970 as a number or a string, or as in the Common Log Format. Start times
 /// precede end times in this order, and exact times coarse ones. A lifetime is `Cache-Control` or seconds. The unit of a service
 /// time belongs to the format.
-pub const JSON_FIELDS: [(&str, &[&str]); 14] = [
+pub const JSON_FIELDS: [(&str, &[&str]); 15] = [
     (
         "time",
         &[
@@ -55,6 +56,7 @@ pub const JSON_FIELDS: [(&str, &[&str]); 14] = [
             "time_local",
             "@timestamp",
             "timestamp",
+            "timeStamp",
             "time",
         ],
     ),
@@ -70,6 +72,7 @@ pub const JSON_FIELDS: [(&str, &[&str]); 14] = [
             "reqMethod",
             "httpRequest.requestMethod",
             "cs-method",
+            "properties.httpMethod",
             "method",
         ],
     ),
@@ -84,12 +87,15 @@ pub const JSON_FIELDS: [(&str, &[&str]); 14] = [
             "reqPath",
             "httpRequest.requestUrl",
             "cs-uri-stem",
+            "properties.originalRequestUriWithArgs",
+            "properties.requestUri",
+            "x-envoy-origin-path",
             "uri",
             "url",
             "path",
         ],
     ),
-    ("query", &["args", "query_string", "queryStr", "cs-uri-query"]),
+    ("query", &["args", "query_string", "queryStr", "cs-uri-query", "properties.requestQuery"]),
     (
         "host",
         &[
@@ -101,6 +107,9 @@ pub const JSON_FIELDS: [(&str, &[&str]); 14] = [
             "reqHost",
             "x-host-header",
             "authority",
+            ":authority",
+            "properties.originalHost",
+            "properties.host",
             "server_name",
             "host",
         ],
@@ -115,6 +124,8 @@ pub const JSON_FIELDS: [(&str, &[&str]); 14] = [
             "sc-status",
             "response_code",
             "response_status",
+            "properties.httpStatus",
+            "properties.httpStatusCode",
             "status",
             "statusCode",
             "status_code",
@@ -132,8 +143,11 @@ pub const JSON_FIELDS: [(&str, &[&str]); 14] = [
             "httpRequest.responseSize",
             "sc-bytes",
             "response_body_size",
+            "properties.sentBytes",
+            "properties.responseBytes",
             "size",
             "bytes",
+            "totalBytes",
         ],
     ),
     (
@@ -163,7 +177,10 @@ pub const JSON_FIELDS: [(&str, &[&str]); 14] = [
             "httpRequest.latency",
             "time-taken",
             "upstream_service_time",
+            "x-envoy-upstream-service-time",
             "time_elapsed",
+            "properties.serverResponseLatency",
+            "properties.timeToFirstByte",
             "duration",
         ],
     ),
@@ -175,6 +192,7 @@ pub const JSON_FIELDS: [(&str, &[&str]); 14] = [
             "httpRequest.cacheHit",
             "response_state",
             "x-edge-response-result-type",
+            "properties.cacheStatus",
         ],
     ),
     (
@@ -189,6 +207,8 @@ pub const JSON_FIELDS: [(&str, &[&str]); 14] = [
             "httpRequest.userAgent",
             "request_user_agent",
             "cs(User-Agent)",
+            "properties.userAgent",
+            "user-agent",
             "user_agent",
         ],
     ),
@@ -207,10 +227,11 @@ pub const JSON_FIELDS: [(&str, &[&str]); 14] = [
         ],
     ),
     ("date", &["date"]),
+    ("logger", &["logger"]),
 ];
 
 /// The nested objects that have fields.
-const OBJECTS: [&str; 11] = [
+const OBJECTS: [&str; 12] = [
     "request",
     "request.headers",
     "user_agent",
@@ -222,6 +243,7 @@ const OBJECTS: [&str; 11] = [
     "url",
     "resp_headers",
     "event",
+    "properties",
 ];
 
 /// The rows of [`JSON_FIELDS`].
@@ -242,6 +264,7 @@ pub enum Field {
     UserAgent,
     ContentType,
     Date,
+    Logger,
 }
 
 /// The value of a field.
@@ -318,6 +341,25 @@ impl<'a> JsonLine<'a> {
         }
     }
 
+    /// Why the line is a message of a program: it names no request, or Caddy repeats in it the request of an access line.
+    pub fn message(&self) -> Option<String> {
+        let is_missing = |field: &Field| self.find(*field).is_none();
+        if [Field::Request, Field::Method, Field::Url].iter().all(is_missing) {
+            return Some(missing(Field::Method));
+        }
+        match self.find(Field::Logger) {
+            Some((_, JsonValue::Text(logger)))
+                if ["http.log.error", "http.handlers."].iter().any(|start| logger.starts_with(start)) =>
+            {
+                Some(format!(
+                    "`logger` is `{}`: that of Caddy's requests is `http.log.access`",
+                    shown(logger)
+                ))
+            }
+            _ => None,
+        }
+    }
+
     /// The request. An error names the missing field.
     pub fn request(&self) -> Result<JsonRequest<'_>, String> {
         let mut method = Field::Method;
@@ -355,7 +397,11 @@ impl<'a> JsonLine<'a> {
             Some(("OriginDuration" | "Duration" | "event.duration", _)) => 1,
             Some(("time_elapsed", _)) => MICROSECOND_NS,
             Some((
-                "origin_ms" | "OriginResponseDurationMs" | "turnAroundTimeMSec" | "upstream_service_time",
+                "origin_ms"
+                | "OriginResponseDurationMs"
+                | "turnAroundTimeMSec"
+                | "upstream_service_time"
+                | "x-envoy-upstream-service-time",
                 _,
             )) => MILLISECOND_NS,
             Some(("duration", _)) if self.is_envoy() => MILLISECOND_NS,
@@ -398,7 +444,7 @@ impl<'a> JsonLine<'a> {
 }
 
 /// Starts of the names that a service sets, so that no user can choose them.
-const SET_BY_SERVICES: [&str; 13] = [
+const SET_BY_SERVICES: [&str; 15] = [
     "Edge",
     "ClientRequest",
     "httpRequest.",
@@ -412,6 +458,8 @@ const SET_BY_SERVICES: [&str; 13] = [
     "cs-",
     "sc-",
     "x-host-header",
+    "properties.",
+    "x-envoy-",
 ];
 
 fn missing(field: Field) -> String {
@@ -435,7 +483,7 @@ impl fmt::Display for JsonValue<'_> {
 }
 
 /// The longest name.
-const NAME_BYTES_MAX: usize = 32;
+const NAME_BYTES_MAX: usize = 40;
 
 /// The uses of a path: the row of a name and the position of the name in it, or an object that has fields, or both.
 type Known = (&'static str, Option<(u8, u8)>, bool);

@@ -30,7 +30,7 @@ pub const BAD_PERCENT_MAX: u64 = 10;
 const EARLY_LINES: u64 = 10_000;
 const EARLY_BYTES: u64 = 64 << 20;
 
-/// The lines that a container may write before its first request.
+/// The lines that a program may write before its first request.
 const LINES_BEFORE_REQUESTS: u64 = 1_000;
 
 /// So many zeros are not the first records of a binary trace.
@@ -158,7 +158,7 @@ pub struct LogSummary {
     pub lines: u64,
     /// Requests visited. One line may have several.
     pub requests: u64,
-    /// Lines without a request: `-`, or the bytes of a TLS handshake.
+    /// Lines without a request: `-`, the bytes of a TLS handshake, or a message of the server.
     pub without_request: u64,
     /// Lines in another format, with an impossible value, of more than 64 KiB, or whose time is more than a year from those of the
     /// lines around it.
@@ -316,6 +316,9 @@ impl<'a> LogReader<'a> {
             },
             lines_max: self.lines_max,
             blank_lines: 0,
+            excused_lines: 0,
+            messages: 0,
+            first_message: None,
             last_at_ns: 0,
             neighbors: TimeNeighbors::default(),
             is_far: false,
@@ -346,6 +349,11 @@ struct Run {
     summary: LogSummary,
     lines_max: u64,
     blank_lines: u64,
+    /// Bad lines that do not tell another format: those before the first request, and times that are far from the others.
+    excused_lines: u64,
+    /// Lines that may be in another format, and the first of them.
+    messages: u64,
+    first_message: Option<BadLine>,
     last_at_ns: u64,
     neighbors: TimeNeighbors,
     /// The time of the last line is far from those of the lines around it.
@@ -423,6 +431,13 @@ impl Run {
         if parsed.is_err() && text.starts_with(b"#") { Ok(Parsed::Comment) } else { parsed }
     }
 
+    /// True if the program may not have answered a request yet.
+    fn is_before_requests(&self) -> bool {
+        self.summary.format.is_access_log()
+            && self.summary.requests == 0
+            && self.summary.lines < LINES_BEFORE_REQUESTS
+    }
+
     /// Reads a line of a container. A program writes other lines than those of requests before the first one, and to its standard
     /// error.
     fn read_wrapped(
@@ -436,10 +451,10 @@ impl Run {
         if line.text.trim_ascii().is_empty() {
             return Ok(Parsed::Comment);
         }
-        let parsed = self.read_line(&line.text, parser, visit);
-        let is_before = self.summary.requests == 0 && self.summary.lines < LINES_BEFORE_REQUESTS;
-        let is_other = line.is_stderr || is_before;
-        if parsed.is_err() && is_other { Ok(Parsed::NoRequest) } else { parsed }
+        match self.read_line(&line.text, parser, visit) {
+            Err(problem) if line.is_stderr || self.is_before_requests() => Ok(Parsed::Message(problem)),
+            parsed => parsed,
+        }
     }
 
     fn read_document(
@@ -505,27 +520,43 @@ impl Run {
         self.count_line(name, line)?;
         let is_far = std::mem::take(&mut self.is_far);
         let parsed = if is_far && parsed.is_ok() { Err(FAR.into()) } else { parsed };
+        let bad_line =
+            |problem: Problem| BadLine { file: name.to_owned(), line, message: problem.into_owned() };
         match parsed {
-            Ok(Parsed::Requests | Parsed::Comment) => {}
-            Ok(Parsed::NoRequest) => self.summary.without_request += 1,
+            Ok(Parsed::Requests | Parsed::Comment) => return Ok(()),
+            Ok(Parsed::NoRequest) => {
+                self.summary.without_request += 1;
+                return Ok(());
+            }
+            Ok(Parsed::Message(problem)) => {
+                self.summary.without_request += 1;
+                self.messages += 1;
+                self.first_message.get_or_insert_with(|| bad_line(problem));
+            }
             Err(problem) => {
                 self.summary.bad_lines += 1;
+                self.excused_lines += u64::from(is_far || self.is_before_requests());
                 if self.summary.first_bad.len() < NAMED_BAD_LINES {
-                    let message = problem.into_owned();
-                    self.summary.first_bad.push(BadLine { file: name.to_owned(), line, message });
-                }
-                if self.summary.lines >= EARLY_LINES || self.summary.bytes_read >= EARLY_BYTES {
-                    self.check()?;
+                    self.summary.first_bad.push(bad_line(problem));
                 }
             }
+        }
+        if self.summary.lines >= EARLY_LINES || self.summary.bytes_read >= EARLY_BYTES {
+            self.check()?;
         }
         Ok(())
     }
 
-    /// Refuses a log with too many bad lines.
+    /// Refuses a log with too many bad lines. If it has no request, its messages are bad, too.
     fn check(&self) -> Result<(), LogError> {
-        let (bad, lines) = (self.summary.bad_lines, self.summary.lines - self.blank_lines);
-        match self.summary.first_bad.first() {
+        let summary = &self.summary;
+        let lines = summary.lines - self.blank_lines;
+        let (first, bad) = if summary.requests == 0 {
+            (self.first_message.as_ref().or(summary.first_bad.first()), summary.bad_lines + self.messages)
+        } else {
+            (summary.first_bad.first(), summary.bad_lines - self.excused_lines)
+        };
+        match first {
             Some(first) if bad * 100 > lines * BAD_PERCENT_MAX => Err(LogError::TooManyBadLines {
                 first: first.clone(),
                 bad,

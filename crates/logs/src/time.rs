@@ -117,7 +117,7 @@ impl Minute {
     }
 }
 
-fn has_form(text: &[u8], form: &[u8]) -> bool {
+pub(crate) fn has_form(text: &[u8], form: &[u8]) -> bool {
     let is_kind = |(byte, kind): (&u8, &u8)| match kind {
         b'0' => byte.is_ascii_digit(),
         b'A' => byte.is_ascii_alphabetic(),

@@ -92,11 +92,12 @@ pub(crate) fn duration_with_unit(text: &[u8], unit_ns: u64) -> Option<Duration> 
     duration(number, unit_ns)
 }
 
-/// True if a cache answered without asking its origin: `Hit` (`CloudFront`), `TCP_MEM_HIT` (Squid), `hit` (Cloudflare), but not
-/// `RefreshHit` or `TCP_REFRESH_UNMODIFIED`.
+/// True if the origin was not asked: `Hit`, `Redirect`, `FunctionGeneratedResponse` (`CloudFront`), `TCP_MEM_HIT`, `TCP_DENIED`,
+/// `NONE` (Squid), `hit` (Cloudflare), but not `RefreshHit` or `TCP_REFRESH_UNMODIFIED`.
 pub(crate) fn is_hit(cache_status: &[u8]) -> bool {
     let has = |word: &[u8]| cache_status.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
-    has(b"hit") && !has(b"refresh")
+    let others: [&[u8]; 4] = [b"denied", b"none", b"redirect", b"generated"];
+    (has(b"hit") && !has(b"refresh")) || others.into_iter().any(has)
 }
 
 /// The use of a response that its origin allows a shared cache.

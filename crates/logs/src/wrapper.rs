@@ -1,4 +1,5 @@
-//! The lines that container runtimes put around the lines of a program: Docker's `json-file` and the log format of Kubernetes' CRI.
+//! The lines that container runtimes put around the lines of a program: Docker's `json-file`, `docker compose logs`, and the log
+//! format of Kubernetes' CRI.
 //!
 //! <https://docs.docker.com/engine/logging/drivers/json-file/>,
 //! <https://github.com/kubernetes/design-proposals-archive/blob/main/node/kubelet-cri-logging.md>
@@ -20,6 +21,8 @@ pub(crate) enum Wrapper {
     Docker,
     /// `2026-01-31T08:00:01.25Z stdout F LINE`
     Cri,
+    /// `web-1  | LINE`, or with its time `web-1  | 2026-01-31T08:00:01.25Z LINE`, as `docker compose logs` writes it
+    Compose,
 }
 
 /// A line of a program, or the part of one.
@@ -47,17 +50,20 @@ struct DockerLine<'a> {
 impl Wrapper {
     /// The wrapper of the lines of a head; `None`: the lines have no wrapper.
     pub fn of(head: &[u8]) -> Option<Self> {
-        let mut lines =
-            head.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()).take(LINES);
-        lines.find_map(|line| {
-            [Self::Docker, Self::Cri].into_iter().find(|wrapper| wrapper.unwrap(line).is_some())
-        })
+        let lines = head.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
+        let lines: Vec<_> = lines.take(LINES).collect();
+        let count = |wrapper: &Self| lines.iter().filter(|line| wrapper.unwrap(line).is_some()).count();
+        // A program may write a line that looks like one of Compose.
+        [(Self::Docker, 1), (Self::Cri, 1), (Self::Compose, lines.len() / 2 + 1)]
+            .into_iter()
+            .find_map(|(wrapper, least)| (count(&wrapper) >= least).then_some(wrapper))
     }
 
     fn unwrap(self, line: &[u8]) -> Option<Unwrapped<'_>> {
         match self {
             Self::Docker => unwrap_docker(line),
             Self::Cri => unwrap_cri(line),
+            Self::Compose => unwrap_compose(line),
         }
     }
 
@@ -68,6 +74,7 @@ impl Wrapper {
                 "the line is not one of Docker's, as `{\"log\":\"...\\n\",\"stream\":\"stdout\",\"time\":\"...\"}`"
             }
             Self::Cri => "the line is not one of a container, as `2026-01-31T08:00:01.25Z stdout F ...`",
+            Self::Compose => "the line is not one of a container, as `web-1  | ...`",
         }
     }
 }
@@ -93,7 +100,7 @@ fn unwrap_docker(line: &[u8]) -> Option<Unwrapped<'_>> {
 
 fn unwrap_cri(line: &[u8]) -> Option<Unwrapped<'_>> {
     let (time, rest) = split_word(line)?;
-    let is_time = time.len() >= 20 && time[0].is_ascii_digit() && time.get(10) == Some(&b'T');
+    let is_time = is_time(time);
     let (stream, rest) = split_word(rest)?;
     let is_stderr = stream == b"stderr";
     if !is_time || (!is_stderr && stream != b"stdout") {
@@ -107,6 +114,22 @@ fn unwrap_cri(line: &[u8]) -> Option<Unwrapped<'_>> {
         _ => return None,
     };
     Some(Unwrapped { text: text.into(), is_stderr, is_part })
+}
+
+fn unwrap_compose(line: &[u8]) -> Option<Unwrapped<'_>> {
+    let (name, rest) = split_word(line)?;
+    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-.".contains(byte);
+    if !name.iter().all(is_name) || !name.iter().any(u8::is_ascii_alphabetic) {
+        return None;
+    }
+    let rest = rest.trim_ascii_start().strip_prefix(b"|")?;
+    let text = rest.strip_prefix(b" ").unwrap_or(rest);
+    let text = split_word(text).filter(|(word, _)| is_time(word)).map_or(text, |(_, text)| text);
+    Some(Unwrapped { text: text.into(), is_stderr: false, is_part: false })
+}
+
+fn is_time(word: &[u8]) -> bool {
+    word.len() >= 20 && word[0].is_ascii_digit() && word[10] == b'T'
 }
 
 fn split_word(text: &[u8]) -> Option<(&[u8], &[u8])> {
@@ -181,6 +204,12 @@ mod tests {
             ("2026-01-31T08:00:01.25Z stdout F x\n", Some(Wrapper::Cri)),
             ("2026-01-31T09:00:01.25+01:00 stderr P \n", Some(Wrapper::Cri)),
             ("2026-01-31T08:00:01.25Z stdout x\n", None),
+            ("web-1  | x\n", Some(Wrapper::Compose)),
+            ("db-1        | 2026-01-31T08:00:01.25Z \n", Some(Wrapper::Compose)),
+            ("192.0.2.7 | https | x\n", None),
+            ("web-1 x\n", None),
+            ("web-1  | x\na\nb\n", None),
+            ("Attaching to web-1\nweb-1  | x\nweb-1  | y\n", Some(Wrapper::Compose)),
             ("2026-01-31T08:00:01.25Z my-loadbalancer 192.0.2.7:1\n", None),
             ("", None),
         ] {

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, time::Duration};
 
-use memchr::{memchr, memmem};
+use memchr::memchr;
 
 use super::{LineParser, Parsed, Visit};
 use crate::{
@@ -34,8 +34,10 @@ impl LineParser for AccessLines {
         let line = line.trim_ascii();
         if line.starts_with(b"{") {
             self.parse_json(&value::lossy(line), visit)
-        } else if let Some((time, json)) = split_console(line) {
-            self.parse_console(&value::lossy(time), &value::lossy(json), visit)
+        } else if let Some((prefix, json)) = split_prefix(line)
+            && let Ok(json) = JsonLine::parse(&value::lossy(json))
+        {
+            self.parse_prefixed(&value::lossy(prefix), &json, visit)
         } else {
             self.parse_common(line, visit)
         }
@@ -44,7 +46,13 @@ impl LineParser for AccessLines {
 
 impl AccessLines {
     fn parse_common(&mut self, text: &[u8], visit: &mut Visit<'_>) -> Result<Parsed, Problem> {
-        let line = CommonLine::parse(text, &mut self.times).map_err(common::explained)?;
+        let line = match CommonLine::parse(text, &mut self.times) {
+            Ok(line) => line,
+            Err(_) if common::is_error_log(text) => {
+                return Ok(Parsed::Message("the line is one of an error log: name the access log".into()));
+            }
+            Err(error) => return Err(common::explained(error).into()),
+        };
         let bytes = value::size(line.bytes)?;
         let request = unescape(line.request);
         let Some((method, url)) = request::split(&request) else { return Ok(Parsed::NoRequest) };
@@ -54,7 +62,7 @@ impl AccessLines {
             operation: Operation::of_method(method),
             status: value::status(line.status),
             bytes,
-            service_time: traefik_duration(line.after),
+            service_time: common::service_time(line.after),
             user_agent: common::user_agent(line.after),
             ..LoggedRequest::read(key)
         });
@@ -63,20 +71,34 @@ impl AccessLines {
 
     fn parse_json(&mut self, line: &str, visit: &mut Visit<'_>) -> Result<Parsed, Problem> {
         let line = JsonLine::parse(line)?;
+        if let Some(message) = line.message() {
+            return Ok(Parsed::Message(message.into()));
+        }
         let at_ns = line.at_ns(&mut self.times)?;
         visit_json(&line, at_ns, visit)
     }
 
-    /// Reads a line of Caddy's console format, whose time is in UTC.
-    fn parse_console(&mut self, time: &str, json: &str, visit: &mut Visit<'_>) -> Result<Parsed, Problem> {
-        let line = JsonLine::parse(json)?;
-        if line.find(Field::Url).is_none() {
-            // A message.
-            return Ok(Parsed::NoRequest);
+    /// Reads a line that has its request in JSON after a time, in UTC without an offset, and other words. A time in the JSON is
+    /// that of the request.
+    fn parse_prefixed(
+        &mut self,
+        prefix: &str,
+        line: &JsonLine<'_>,
+        visit: &mut Visit<'_>,
+    ) -> Result<Parsed, Problem> {
+        if let Some(message) = line.message() {
+            return Ok(Parsed::Message(message.into()));
         }
-        let utc = format!("{}Z", time.replace('/', "-").replacen(' ', "T", 1));
-        let at_ns = self.times.parse_any(&utc).or_else(|_| self.times.parse_any(time))?;
-        visit_json(&line, Some(at_ns), visit)
+        let at_ns = match line.at_ns(&mut self.times)? {
+            Some(at_ns) => Some(at_ns),
+            None => {
+                let time = prefix.split('\t').next().unwrap_or_default();
+                let utc = format!("{}Z", time.replace('/', "-").replacen(' ', "T", 1));
+                let word = time.split(' ').next().unwrap_or_default();
+                [&*utc, time, word].iter().find_map(|time| self.times.parse_any(time).ok())
+            }
+        };
+        visit_json(line, at_ns, visit)
     }
 }
 
@@ -110,28 +132,20 @@ fn visit_json(line: &JsonLine<'_>, at_ns: Option<u64>, visit: &mut Visit<'_>) ->
     Ok(Parsed::Requests)
 }
 
-/// The time and the JSON of a line of Caddy's console format: `2026/01/31 08:00:01.250`, level, logger, message and JSON, with tabs
-/// between them. <https://caddyserver.com/docs/caddyfile/directives/log#console>
-fn split_console(line: &[u8]) -> Option<(&[u8], &[u8])> {
-    if !line.first()?.is_ascii_digit() || !line.ends_with(b"}") {
+/// The prefix and the JSON of a line: Caddy's console format, `2026/01/31 08:00:01.250`, level, logger, message and JSON, with tabs
+/// between them (<https://caddyserver.com/docs/caddyfile/directives/log#console>), or the prefix of a syslog.
+fn split_prefix(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    if !line.ends_with(b"}") {
         return None;
     }
-    let time = memchr(b'\t', line)?;
-    let json = memmem::find(&line[time..], b"\t{")?;
-    Some((&line[..time], &line[time + json + 1..]))
+    let (prefix, json) = line.split_at(memchr(b'{', line)?);
+    let is_prefix = matches!(prefix.last(), Some(b' ' | b'\t')) && memchr(b'"', prefix).is_none();
+    is_prefix.then_some((prefix, json))
 }
 
 /// True if a line is JSON, or has the request in JSON.
 pub(crate) fn is_json_line(line: &[u8]) -> bool {
-    line.trim_ascii_start().starts_with(b"{") || split_console(line.trim_ascii()).is_some()
-}
-
-/// Traefik's lines end in the time until the response, as in ` "router" "server" 3ms`.
-fn traefik_duration(after: &[u8]) -> Option<Duration> {
-    let rest = after.strip_suffix(b"ms")?;
-    let digits = rest.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
-    let (before, digits) = rest.split_at(rest.len() - digits);
-    if before.ends_with(b" ") { value::number(digits).map(Duration::from_millis) } else { None }
+    line.trim_ascii_start().starts_with(b"{") || split_prefix(line.trim_ascii()).is_some()
 }
 
 fn json_text<'a>(line: &'a JsonLine<'_>, field: Field) -> Option<&'a [u8]> {

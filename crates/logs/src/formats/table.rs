@@ -69,6 +69,8 @@ impl<'a> Iterator for Columns<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let text = self.rest?;
+        // Spaces align the columns.
+        let text = if self.delimiter == b' ' { text.trim_ascii_start() } else { text };
         let (column, after) = match text.strip_prefix(b"\"") {
             Some(quoted) => match quoted_column(quoted) {
                 Some(split) => split,
@@ -185,11 +187,17 @@ impl<'a> Row<'a> {
         Ok(())
     }
 
-    /// Sets the time from a date and a time of day, which are two columns. `date` is that of a row without one.
-    pub(super) fn join_time(&mut self, date: &[u8], times: &mut TimeParser) -> Result<(), Problem> {
+    /// Sets the time from a date and a time of day, which are two columns. `date` is that of a row without one, and `zone` is `Z` or
+    /// empty.
+    pub(super) fn join_time(
+        &mut self,
+        date: &[u8],
+        zone: &str,
+        times: &mut TimeParser,
+    ) -> Result<(), Problem> {
         let Some(time) = &self.time_of_day else { return Ok(()) };
         let date = self.date.as_deref().unwrap_or(date).trim_ascii();
-        let text = format!("{}T{}Z", value::lossy(date), value::lossy(time.trim_ascii()));
+        let text = format!("{}T{}{zone}", value::lossy(date), value::lossy(time.trim_ascii()));
         let at_ns = times
             .parse_any(&text)
             .map_err(|_| "the date and the time are not like 2026-01-31 and 23:59:59")?;

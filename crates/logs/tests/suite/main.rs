@@ -8,6 +8,7 @@ mod formats;
 mod generated;
 mod guessed;
 mod patterns;
+mod published;
 mod reading;
 mod vendors;
 

@@ -314,7 +314,7 @@ fn user_agents_and_content_types_are_read() {
     }
 }
 
-fn agent_and_type(log: &str, format: Option<&str>) -> (String, String) {
+pub fn agent_and_type(log: &str, format: Option<&str>) -> (String, String) {
     let format = format.map(|format| format.parse().expect("a format"));
     let mut found = None;
     let text = |text: Option<&[u8]>| String::from_utf8_lossy(text.unwrap_or_default()).into_owned();
