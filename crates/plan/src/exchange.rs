@@ -9,7 +9,8 @@
 //! | GET, 206, 304 | as the whole response, which the proxy loads |
 //! | GET, 404, 410 | stored for `negative_ttl`, or as the origin declares |
 //! | GET, another status | stored as the origin declares, otherwise not |
-//! | HEAD | answered by what is stored, and not stored |
+//! | HEAD | answered by what is stored and fresh, which does not count for the eviction policy; otherwise it goes to the origin |
+//! | HEAD, 200, which has gone to the origin | makes a stored 200 that is stale, within `swr`, fresh again (RFC 9111, 4.3.5) |
 //! | POST and other unsafe methods | goes to the origin; with success the stored response is not used any more (RFC 9111, 4.4) |
 //! | OPTIONS and other safe methods | goes to the origin |
 //!
@@ -31,8 +32,10 @@ pub enum Exchange {
     NotShareable,
     /// A status that is stored only with a lifetime, and has none.
     NoLifetime,
-    /// HEAD: answered by a fresh response, and not stored.
+    /// HEAD with 200: answered by a fresh response; otherwise it goes to the origin, and freshens what is stored.
     Head,
+    /// HEAD with another response: answered by a fresh response, without another effect.
+    HeadOther,
     /// Goes to the origin, and ends the use of what is stored.
     Write,
     /// Goes to the origin, without an effect on what is stored.
@@ -41,18 +44,19 @@ pub enum Exchange {
 
 impl Exchange {
     /// All of them, by number.
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Planned,
         Self::NotFound,
         Self::Declared,
         Self::NotShareable,
         Self::NoLifetime,
         Self::Head,
+        Self::HeadOther,
         Self::Write,
         Self::Passed,
     ];
 
-    /// That of a number below 8.
+    /// That of a number below 9.
     pub(crate) fn from_number(number: u8) -> Self {
         Self::ALL[usize::from(number)]
     }
@@ -69,10 +73,16 @@ impl Exchange {
         matches!(self, Self::Planned | Self::NotFound | Self::Declared)
     }
 
+    /// True for HEAD.
+    #[must_use]
+    pub fn is_head(self) -> bool {
+        matches!(self, Self::Head | Self::HeadOther)
+    }
+
     /// True if each request is a load, unless a fresh response is there from before: nothing stores its response, and it is no HEAD.
     #[must_use]
     pub fn is_never_stored(self) -> bool {
-        !self.is_storable() && self != Self::Head
+        !self.is_storable() && !self.is_head()
     }
 
     /// The effect of a logged request; `None`: it is not one for a cache in front of an origin, such as a write of a trace.
@@ -89,14 +99,17 @@ impl Exchange {
                 return Some(if is_successful && !is_safe(method) { Self::Write } else { Self::Passed });
             }
         }
-        let exchange = match (request.status, request.ttl) {
+        if method == "HEAD" {
+            let is_ok = matches!(request.status, None | Some(..=200 | 499));
+            return Some(if is_ok && request.is_shareable { Self::Head } else { Self::HeadOther });
+        }
+        Some(match (request.status, request.ttl) {
             _ if !request.is_shareable => Self::NotShareable,
             (None | Some(..=200 | 203 | 204 | 206 | 301 | 304 | 499), _) => Self::Planned,
             (Some(404 | 410), None) => Self::NotFound,
             (_, Some(ttl)) if !ttl.is_zero() => Self::Declared,
             _ => Self::NoLifetime,
-        };
-        Some(if method == "HEAD" && exchange.is_storable() { Self::Head } else { exchange })
+        })
     }
 }
 
@@ -145,7 +158,9 @@ mod tests {
 
     #[test]
     fn effects_are_those_of_the_proxy() {
-        use Exchange::{Declared, Head, NoLifetime, NotFound, NotShareable, Passed, Planned, Write};
+        use Exchange::{
+            Declared, Head, HeadOther, NoLifetime, NotFound, NotShareable, Passed, Planned, Write,
+        };
         for (method, status, ttl_s, is_shareable, expected) in [
             ("GET", Some(200), None, true, Some(Planned)),
             ("GET", None, None, true, Some(Planned)),
@@ -165,7 +180,11 @@ mod tests {
             ("GET", Some(500), None, true, Some(NoLifetime)),
             ("GET", Some(403), None, true, Some(NoLifetime)),
             ("HEAD", Some(200), None, true, Some(Head)),
-            ("HEAD", Some(500), None, true, Some(NoLifetime)),
+            ("HEAD", Some(499), None, true, Some(Head)),
+            ("HEAD", Some(200), None, false, Some(HeadOther)),
+            ("HEAD", Some(304), None, true, Some(HeadOther)),
+            ("HEAD", Some(404), Some(60), true, Some(HeadOther)),
+            ("HEAD", Some(500), None, true, Some(HeadOther)),
             ("POST", Some(200), None, true, Some(Write)),
             ("POST", Some(303), Some(60), true, Some(Write)),
             ("DELETE", None, None, true, Some(Write)),

@@ -26,7 +26,7 @@ use crate::{
     recommend::Recommendation,
     replay::{CacheSetup, Capacity, Ttl},
     report::{Plan, cache_table, capacity_text, lifetime_text, nanos_text, percent},
-    trace::{Key, NewRequest, SECOND_NS, Trace, TraceBuilder, busiest},
+    trace::{Key, NewRequest, Request, SECOND_NS, Trace, TraceBuilder, busiest},
 };
 
 /// How long the load takes, at most.
@@ -68,10 +68,10 @@ pub struct PredictedArm {
     pub name: &'static str,
     /// The cache, for people.
     pub cache: String,
-    /// Requests that a fresh response answers, as a share of all but writes that succeed. `None`: some are 404, whose hits count as failed requests where
+    /// Requests that a fresh response answers, as a share of all but writes that succeed and HEAD that misses. `None`: some are 404, whose hits count as failed requests where
     /// it is measured.
     pub hit_ratio: Option<f64>,
-    /// Loads of GET and HEAD, those in the background included.
+    /// Loads of GET, those in the background included.
     pub loads: u64,
 }
 
@@ -94,13 +94,9 @@ pub fn experiment(plan: &Plan) -> Option<Experiment> {
 
     let latency_ns = plan.settings.latency_ns.max(LATENCY_MIN_NS);
     let arms = arms(recommendation, ttl_ns, speed);
-    // Where it is measured a write is neither a lookup nor a load; one that fails is a lookup that failed.
-    let count = |is_counted: fn(Exchange) -> bool| {
-        let all = trace.requests().iter();
-        all.filter(|request| is_counted(request.exchange())).count() as u64
-    };
-    let writes = count(|exchange| exchange == Exchange::Write);
-    let passed = count(|exchange| !exchange.is_lookup());
+    // Where it is measured what is forwarded is neither a lookup nor a load; a write that fails is a lookup that failed.
+    let is_failed_write = |request: &&Request| request.exchange() == Exchange::Passed;
+    let failed_writes = trace.requests().iter().filter(is_failed_write).count() as u64;
     let has_not_found = replayed.has(PageKind::NotFound);
     let predicted: Vec<PredictedArm> = arms
         .iter()
@@ -116,8 +112,9 @@ pub fn experiment(plan: &Plan) -> Option<Experiment> {
             PredictedArm {
                 name: arm.name,
                 cache,
-                hit_ratio: ratio(replay.hits, replay.requests - writes).filter(|_| !has_not_found),
-                loads: replay.loads - passed,
+                hit_ratio: ratio(replay.hits, replay.requests + failed_writes - replay.forwarded)
+                    .filter(|_| !has_not_found),
+                loads: replay.loads - replay.forwarded,
             }
         })
         .collect();
@@ -224,16 +221,17 @@ impl Replayed {
                 (Exchange::NotFound, _) => PageKind::NotFound,
                 (Exchange::Declared, Some(seconds)) => PageKind::Moved(seconds),
                 (Exchange::NotShareable, _) => PageKind::Private,
-                (Exchange::NoLifetime, _) => PageKind::MovedOnce,
+                (Exchange::NoLifetime | Exchange::HeadOther, _) => PageKind::MovedOnce,
                 (Exchange::Passed, _) => PageKind::Refused,
                 _ => PageKind::Plain,
             };
             let own = Page { bytes: rounded(request.bytes, bytes_max), kind, key };
             let page = match exchange {
                 // A write to a page that is not there has no effect.
-                Exchange::Head | Exchange::Write => {
+                Exchange::Write => {
                     last.get(&key).copied().filter(|page| page.kind != PageKind::NotFound).unwrap_or(own)
                 }
+                Exchange::Head | Exchange::HeadOther => last.get(&key).copied().unwrap_or(own),
                 _ => *last.entry(key).insert_entry(own).get(),
             };
             if known.insert(page) {
@@ -249,7 +247,12 @@ impl Replayed {
                 // Not a whole second, which would be spread.
                 at_ns: at_ns | 1,
                 key: page.path().as_bytes(),
-                exchange,
+                exchange: match exchange {
+                    // The response is that of the page.
+                    Exchange::Head | Exchange::HeadOther if page.kind.is_ok() => Exchange::Head,
+                    Exchange::Head => Exchange::HeadOther,
+                    other => other,
+                },
                 bytes: Some(page.bytes.into()),
                 ttl_ns: page.kind.seconds().map(|seconds| u64::from(seconds) * SECOND_NS),
             });
@@ -263,7 +266,7 @@ impl Replayed {
         for request in self.trace.requests() {
             let (seconds, micros) = (request.at_ns / SECOND_NS, request.at_ns / 1_000 % 1_000_000);
             let method = match request.exchange() {
-                Exchange::Head => "HEAD",
+                Exchange::Head | Exchange::HeadOther => "HEAD",
                 Exchange::Write | Exchange::Passed => "POST",
                 _ => "GET",
             };
@@ -330,6 +333,11 @@ impl PageKind {
             Self::Fresh(seconds) | Self::Moved(seconds) => Some(seconds),
             _ => None,
         }
+    }
+
+    /// True if a response to HEAD freshens it.
+    fn is_ok(self) -> bool {
+        matches!(self, Self::Plain | Self::Fresh(_))
     }
 
     fn status(self) -> u16 {

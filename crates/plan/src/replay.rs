@@ -2,20 +2,22 @@
 //!
 //! ```text
 //! request -- the key is present and fresh ------------------> hit; not of a write
-//!         -- HEAD, a write, or passed ----------------------> miss; a write removes the entry
+//!         -- HEAD, a write, or passed ----------------------> miss, forwarded; a write removes the entry, HEAD may freshen it
 //!         -- it is present, past its ttl, within swr --------> stale; a load starts unless one is under way
 //!         -- its load is under way --------------------------> coalesced
-//!         -- else: make room, load, store -------------------> miss
+//!         -- else: load; at its end make room and store -----> miss
 //! ```
 //!
 //! A response that may not be stored answers its own request alone, and removes the older one. [`Exchange`] has the rules.
+//! A load has its effect on the cache when it ends: until then it takes no room, as in the cache, which reserves the bytes of a
+//! response when its head arrives.
 //!
 //! Without these, lifetimes and latency the last two lines and the clock are left out, and the replay is the usual simulation of
 //! an eviction policy: `hit`, or evict until the object fits and insert it. An object larger than the room is not stored.
-//! As in the cache, an expired entry keeps its room until it is replaced, evicted or swept, and each store sweeps two entries.
-//! Room is made when a load starts, as the cache reserves it; an entry that is evicted before its load ends is not stored.
+//! As in the cache, an expired entry keeps its room until it is replaced, evicted or swept, each store sweeps two entries, and a
+//! value that replaces another needs room in bytes beside it.
 
-use std::mem;
+use std::{collections::VecDeque, mem};
 
 use stockade_cache::{Limit, Policy as CachePolicy};
 
@@ -24,13 +26,15 @@ use crate::{
     peaks::Peaks,
     policy::{EvictionPolicy, PolicySetup},
     scale::scaled,
-    trace::{Access, Key, Request, Trace},
+    trace::{Access, Key, NEVER, Request, Trace},
 };
 
 /// Entries that each store examines for expired ones, as in the cache.
 const SWEEP_SLICE: usize = 2;
-/// Not under way, not present.
+/// Never, or for ever.
 const NONE: u64 = u64::MAX;
+/// No load of the key is under way, or none that is shared and stored.
+const NOT_LOADING: u32 = 0;
 
 /// The size of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,6 +153,8 @@ pub struct Replay {
     pub load_bytes: u64,
     /// Misses, and refreshes in the background.
     pub loads: u64,
+    /// Those of the loads that a cache does not make: HEAD and other methods than GET, which it forwards.
+    pub forwarded: u64,
     /// Entries evicted to make room.
     pub evictions: u64,
     /// The greatest age of a response, in nanoseconds since its load ended; 0 if values never expire and loads take no time.
@@ -162,31 +168,36 @@ pub struct Replay {
 /// The state of a key, present or not.
 #[derive(Clone, Copy)]
 struct KeyState {
-    /// When the load of the present value ended, or [`NONE`].
+    /// When the load of the present value ended.
     loaded_ns: u64,
-    /// When the load that is under way ends, or [`NONE`].
-    load_ends_ns: u64,
-    /// For how long the present value is fresh, and the one of the load that is under way.
+    /// For how long the present value is fresh.
     ttl_ns: u64,
-    next_ttl_ns: u64,
     weight: u32,
     /// Among the present keys.
     index: u32,
+    /// The position of the request whose load is under way, or [`NOT_LOADING`].
+    loading: u32,
+    /// The present value is a 200, which a response to HEAD freshens.
+    is_ok: bool,
 }
 
-impl KeyState {
-    /// Completes a load that has ended. No read of a state comes before this, and a load is completed as a whole.
-    #[inline]
-    fn complete_load(&mut self, now: u64) {
-        if self.load_ends_ns <= now {
-            (self.loaded_ns, self.ttl_ns) = (self.load_ends_ns, self.next_ttl_ns);
-            self.load_ends_ns = NONE;
-        }
-    }
+/// A load that is under way. All take the same time, so that they end in the order of their starts.
+struct Load {
+    ends_ns: u64,
+    /// The request that started it, and the ttl of its response.
+    access: Access,
+    effect: LoadEffect,
+}
 
-    fn is_loading(&self) -> bool {
-        self.load_ends_ns != NONE
-    }
+/// What the end of a load does.
+#[derive(Clone, Copy)]
+enum LoadEffect {
+    /// Its value is stored, unless what was stored has been invalidated meanwhile. True: it is a 200.
+    Store(bool),
+    /// Its value may not be stored, and removes the stale one.
+    Remove,
+    /// A response to HEAD: the value that was loaded at this time is fresh again, if it is still there.
+    Freshen(u64),
 }
 
 /// Absent keys are there in no list.
@@ -207,6 +218,7 @@ struct CacheReplay<'a, P> {
     /// When counting begins; [`NONE`]: it has.
     counts_from_ns: u64,
     cold_until_ns: u64,
+    under_way: VecDeque<Load>,
     counts: Replay,
 }
 
@@ -238,12 +250,12 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
             }
         };
         let absent = KeyState {
-            loaded_ns: NONE,
-            load_ends_ns: NONE,
+            loaded_ns: 0,
             ttl_ns: 0,
-            next_ttl_ns: 0,
             weight: 0,
             index: ABSENT,
+            loading: NOT_LOADING,
+            is_ok: false,
         };
         Self {
             setup,
@@ -265,6 +277,7 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
             used: 0,
             counts_from_ns: trace.counted().from_ns,
             cold_until_ns: trace.counted().cold_until_ns(),
+            under_way: VecDeque::new(),
             counts: Replay::default(),
         }
     }
@@ -316,7 +329,7 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
                 self.counts.misses += 1;
                 self.counts.miss_bytes += u64::from(request.bytes);
                 self.count_load(request);
-                self.store(&access);
+                self.insert(&access);
             } else {
                 self.counts.hits += 1;
                 self.policy.on_hit(&access);
@@ -336,30 +349,36 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
         let mut access = self.access(index, request);
         let now = request.at_ns;
         self.count_request(now);
-        let state = self.state_at(now, access.key);
-        let is_loading = state.is_loading();
-        let is_present = state.index != ABSENT;
-        let age = (is_present && state.loaded_ns <= now).then(|| now - state.loaded_ns);
-        let ttl_ns = state.ttl_ns;
-        access.ttl_ns = ttl_ns;
+        self.complete_loads(now, access.position);
+        let state = self.keys[access.key as usize];
+        let is_loading = state.loading != NOT_LOADING;
+        let age = (state.index != ABSENT).then(|| now - state.loaded_ns);
+        access.ttl_ns = state.ttl_ns;
         let exchange = request.exchange();
-        if let Some(age) = age.filter(|age| *age < ttl_ns && exchange.is_lookup()) {
+        if let Some(age) = age.filter(|age| *age < state.ttl_ns && exchange.is_lookup()) {
             self.counts.hits += 1;
-            return self.answer(&access, age);
+            return self.answer(&access, age, exchange);
         }
-        if matches!(exchange, Exchange::Head | Exchange::Write | Exchange::Passed) {
+        let stale = age.filter(|age| *age < state.ttl_ns.saturating_add(self.setup.swr_ns));
+        if exchange.is_head() || !exchange.is_lookup() {
             self.counts.misses += 1;
             self.counts.miss_bytes += u64::from(request.bytes);
+            self.counts.forwarded += 1;
             self.count_load(request);
-            if exchange == Exchange::Write {
-                self.invalidate(access.key);
+            access.ttl_ns = self.ttl_ns(trace, index);
+            match exchange {
+                Exchange::Write => self.invalidate(access.key),
+                Exchange::Head if stale.is_some() && state.is_ok && access.ttl_ns > 0 => {
+                    self.start(access, now, LoadEffect::Freshen(state.loaded_ns));
+                }
+                _ => {}
             }
             return;
         }
-        match age {
-            Some(age) if age < ttl_ns.saturating_add(self.setup.swr_ns) => {
+        match stale {
+            Some(age) => {
                 self.counts.stale += 1;
-                self.answer(&access, age);
+                self.answer(&access, age, exchange);
                 if is_loading {
                     return;
                 }
@@ -371,104 +390,138 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
             _ => {
                 self.counts.misses += 1;
                 self.counts.miss_bytes += u64::from(request.bytes);
-                if is_present {
+                if age.is_some() {
                     self.policy.on_expired(&access);
                 }
             }
         }
         self.count_load(request);
+        access.ttl_ns = self.ttl_ns(trace, index);
+        let effect = if access.ttl_ns > 0 {
+            LoadEffect::Store(exchange == Exchange::Planned)
+        } else if stale.is_some() {
+            LoadEffect::Remove
+        } else {
+            return self.remove(access.key);
+        };
+        // Requests until its end share it, also if the value is too large to be stored.
+        self.keys[access.key as usize].loading = access.position;
+        self.start(access, now, effect);
+    }
+
+    /// For how long the response to a request is fresh; 0: it is not stored.
+    fn ttl_ns(&self, trace: &Trace, index: usize) -> u64 {
         let logged = || trace.ttl_ns(index);
-        let ttl_ns = match (exchange, self.setup.ttl) {
+        match (trace.requests()[index].exchange(), self.setup.ttl) {
             (Exchange::NotShareable | Exchange::NoLifetime, _) => 0,
             (Exchange::Declared, _) => logged().unwrap_or(0),
             (_, Ttl::Never) => NONE,
             (_, Ttl::Fixed(ttl_ns)) => ttl_ns,
             (_, Ttl::Logged { default_ns }) => logged().unwrap_or(default_ns),
-        };
-        access.ttl_ns = ttl_ns;
-        self.load(&access, now, ttl_ns);
+        }
     }
 
-    /// The state of a key at this time.
-    #[inline]
-    fn state_at(&mut self, now: u64, key: Key) -> &mut KeyState {
-        let state = &mut self.keys[key as usize];
-        state.complete_load(now);
-        state
-    }
-
-    fn answer(&mut self, access: &Access, age_ns: u64) {
+    fn answer(&mut self, access: &Access, age_ns: u64, exchange: Exchange) {
         self.counts.age_max_ns = self.counts.age_max_ns.max(age_ns);
-        self.policy.on_hit(access);
+        // A HEAD is answered by a look at the entry.
+        if !exchange.is_head() || P::KNOWS_FUTURE {
+            self.policy.on_hit(access);
+        }
     }
 
     /// Removes what is stored. A load that is under way goes on, and its value is not stored.
     fn invalidate(&mut self, key: Key) {
+        self.remove(key);
+        self.keys[key as usize].loading = NOT_LOADING;
+    }
+
+    fn remove(&mut self, key: Key) {
         if self.keys[key as usize].index != ABSENT {
             self.policy.on_remove(key);
             self.forget(key);
         }
-        self.keys[key as usize].load_ends_ns = NONE;
     }
 
-    /// Starts a load, and makes room for its value. Requests until its end share it, also if the value is too large to be stored. A
-    /// response without a lifetime answers its own request alone.
-    fn load(&mut self, access: &Access, now: u64, ttl_ns: u64) {
-        self.sweep(now);
-        let is_present = self.keys[access.key as usize].index != ABSENT;
-        let is_stored = if ttl_ns == 0 {
-            // A newer response that may not be stored removes the older one.
-            if is_present {
-                self.policy.on_remove(access.key);
-                self.forget(access.key);
-            }
-            false
-        } else if is_present {
-            self.reweigh(access)
+    fn start(&mut self, access: Access, now: u64, effect: LoadEffect) {
+        let load = Load { ends_ns: now.saturating_add(self.setup.latency_ns), access, effect };
+        if self.setup.latency_ns == 0 {
+            self.complete(load, access.position);
         } else {
-            self.store(access)
-        };
-        let state = &mut self.keys[access.key as usize];
-        if ttl_ns == 0 {
-            state.load_ends_ns = NONE;
-        } else if self.setup.latency_ns > 0 {
-            state.load_ends_ns = now.saturating_add(self.setup.latency_ns);
-            state.next_ttl_ns = ttl_ns;
-        } else if is_stored {
-            (state.loaded_ns, state.ttl_ns) = (now, ttl_ns);
+            self.under_way.push_back(load);
         }
     }
 
-    /// Inserts an absent key. Returns false if it is too large.
-    fn store(&mut self, access: &Access) -> bool {
+    /// Completes the loads that have ended, for a request at this position.
+    #[inline]
+    fn complete_loads(&mut self, now: u64, position: u32) {
+        while let Some(load) = self.under_way.pop_front_if(|load| load.ends_ns <= now) {
+            self.complete(load, position);
+        }
+    }
+
+    fn complete(&mut self, Load { ends_ns, mut access, effect }: Load, position: u32) {
+        let led = access.position;
+        // Requests for the key that came meanwhile are past.
+        if let Some(next) = self.next {
+            while access.next != NEVER && access.next < position {
+                access.next = next[access.next as usize - 1];
+            }
+        }
+        access.at_ns = ends_ns;
+        let state = &mut self.keys[access.key as usize];
+        let is_current = state.loading == led;
+        match effect {
+            LoadEffect::Freshen(loaded_ns) => {
+                if state.index != ABSENT && state.loaded_ns == loaded_ns {
+                    // What is loaded meanwhile is older.
+                    state.loading = NOT_LOADING;
+                    access.weight = state.weight;
+                    self.store(&access, ends_ns, true);
+                }
+            }
+            LoadEffect::Store(is_ok) if is_current => {
+                state.loading = NOT_LOADING;
+                self.store(&access, ends_ns, is_ok);
+            }
+            LoadEffect::Remove if is_current => self.invalidate(access.key),
+            LoadEffect::Store(_) | LoadEffect::Remove => {}
+        }
+    }
+
+    /// Stores a value that has been loaded. One that is too large removes the older one.
+    fn store(&mut self, access: &Access, loaded_ns: u64, is_ok: bool) {
         if u64::from(access.weight) > self.entry_max {
-            return false;
+            return self.remove(access.key);
+        }
+        self.sweep(loaded_ns);
+        let is_present = |cache: &Self| cache.keys[access.key as usize].index != ABSENT;
+        if is_present(self) && matches!(self.setup.capacity, Capacity::Bytes(_)) {
+            self.make_room(access, u64::from(access.weight));
+        }
+        if is_present(self) {
+            self.policy.on_update(access);
+            let old = mem::replace(&mut self.keys[access.key as usize].weight, access.weight);
+            self.used = self.used - u64::from(old) + u64::from(access.weight);
+        } else {
+            self.insert(access);
+        }
+        let state = &mut self.keys[access.key as usize];
+        (state.loaded_ns, state.ttl_ns, state.is_ok) = (loaded_ns, access.ttl_ns, is_ok);
+    }
+
+    /// Inserts an absent key, unless it is too large.
+    fn insert(&mut self, access: &Access) {
+        if u64::from(access.weight) > self.entry_max {
+            return;
         }
         self.policy.on_miss(access);
         self.make_room(access, u64::from(access.weight));
         self.used += u64::from(access.weight);
         let state = &mut self.keys[access.key as usize];
         state.weight = access.weight;
-        state.loaded_ns = NONE;
         state.index = u32::try_from(self.present.len()).unwrap_or(ABSENT);
         self.present.push(access.key);
         self.policy.on_insert(access);
-        true
-    }
-
-    /// Replaces the value of a present key. Returns false if it has left because the new one is too large.
-    fn reweigh(&mut self, access: &Access) -> bool {
-        let old = self.keys[access.key as usize].weight;
-        if u64::from(access.weight) > self.entry_max {
-            self.policy.on_remove(access.key);
-            self.forget(access.key);
-            return false;
-        }
-        self.policy.on_update(access);
-        self.keys[access.key as usize].weight = access.weight;
-        self.used = self.used - u64::from(old) + u64::from(access.weight);
-        self.make_room(access, 0);
-        self.keys[access.key as usize].index != ABSENT
     }
 
     fn make_room(&mut self, access: &Access, weight: u64) {
@@ -486,7 +539,6 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
         debug_assert_ne!(state.index, ABSENT, "the policy evicted a key that is not there");
         self.used -= u64::from(state.weight);
         let index = mem::replace(&mut state.index, ABSENT);
-        state.loaded_ns = NONE;
         self.present.swap_remove(index as usize);
         if let Some(moved) = self.present.get(index as usize) {
             self.keys[*moved as usize].index = index;
@@ -500,11 +552,9 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
                 self.swept = 0;
             }
             let key = self.present[self.swept];
-            let swr_ns = self.setup.swr_ns;
-            let state = self.state_at(now, key);
-            let is_gone = !state.is_loading()
-                && state.loaded_ns.saturating_add(state.ttl_ns).saturating_add(swr_ns) <= now;
-            if is_gone {
+            let state = &self.keys[key as usize];
+            let until_ns = state.loaded_ns.saturating_add(state.ttl_ns).saturating_add(self.setup.swr_ns);
+            if until_ns <= now {
                 self.policy.on_remove(key);
                 self.forget(key);
             } else {

@@ -29,7 +29,12 @@ impl EvictionPolicy for Lru {
         self.used.push(&mut self.links, access.key, access.weight);
     }
 
-    fn on_update(&mut self, _access: &Access) {}
+    /// As in the cache: a lookup that finds nothing to serve is no hit, and the store is an update.
+    fn on_expired(&mut self, _access: &Access) {}
+
+    fn on_update(&mut self, access: &Access) {
+        self.used.touch(&mut self.links, access.key);
+    }
 
     fn on_remove(&mut self, key: Key) {
         self.used.remove(&mut self.links, key);

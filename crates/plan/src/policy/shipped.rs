@@ -64,7 +64,7 @@ impl ShippedAuto {
     }
 
     fn loaded(&mut self, access: &Access) {
-        let value = self.times(access, at(access) + self.latency);
+        let value = self.times(access, at(access));
         self.shipped.0.loaded(access.key, at(access), value, self.latency);
     }
 }

@@ -25,9 +25,10 @@ struct NaiveCache<'a> {
     setup: &'a CacheSetup,
     order: Order,
     entries: Vec<NaiveEntry>,
-    /// At most one for each key.
+    /// In the order of their ends.
     loads: Vec<NaiveLoad>,
     swept: usize,
+    ranks: usize,
     /// When each load started.
     load_times_ns: Vec<u64>,
     counts: Replay,
@@ -36,16 +37,22 @@ struct NaiveCache<'a> {
 struct NaiveEntry {
     key: Key,
     weight: u64,
-    /// The request that stored it, or for [`Order::Used`] the last one that found it. The lowest is evicted.
+    /// When it was stored, or for [`Order::Used`] the last time that it was used or stored. The lowest is evicted.
     rank: usize,
-    /// When it was loaded, and its ttl; `None`: its first load is under way.
-    value: Option<(u64, u64)>,
+    loaded_ns: u64,
+    ttl_ns: u64,
+    is_ok: bool,
 }
 
+#[derive(Clone)]
 struct NaiveLoad {
     key: Key,
     ends_ns: u64,
+    weight: u64,
     ttl_ns: u64,
+    is_ok: bool,
+    /// A HEAD, and the end of the load of the value that it found.
+    head_of: Option<u64>,
 }
 
 impl<'a> NaiveCache<'a> {
@@ -57,17 +64,24 @@ impl<'a> NaiveCache<'a> {
             loads: Vec::new(),
             load_times_ns: Vec::new(),
             swept: 0,
+            ranks: 0,
             counts: Replay::default(),
         }
     }
 
     fn tick(&mut self, now: u64) {
-        let (ended, under_way) = mem::take(&mut self.loads).into_iter().partition(|load| load.ends_ns <= now);
-        self.loads = under_way;
-        let ended: Vec<NaiveLoad> = ended;
-        for load in ended {
-            if let Some(at) = self.find(load.key) {
-                self.entries[at].value = Some((load.ends_ns, load.ttl_ns));
+        while let Some(ended) = self.loads.first().filter(|load| load.ends_ns <= now).cloned() {
+            self.loads.remove(0);
+            let found = self.find(ended.key);
+            match (ended.head_of, found) {
+                (Some(loaded_ns), Some(at)) if self.entries[at].loaded_ns == loaded_ns => {
+                    // The value of a load that began before is older than this answer.
+                    self.loads.retain(|load| load.key != ended.key || load.head_of.is_some());
+                    self.store(&NaiveLoad { weight: self.entries[at].weight, ..ended });
+                }
+                (Some(_), _) => {}
+                (None, _) if ended.ttl_ns == 0 => self.remove(ended.key),
+                (None, _) => self.store(&ended),
             }
         }
     }
@@ -77,38 +91,48 @@ impl<'a> NaiveCache<'a> {
     }
 
     fn is_loading(&self, key: Key) -> bool {
-        self.loads.iter().any(|load| load.key == key)
+        self.loads.iter().any(|load| load.key == key && load.head_of.is_none())
+    }
+
+    fn next_rank(&mut self) -> usize {
+        self.ranks += 1;
+        self.ranks
     }
 
     fn request(&mut self, trace: &Trace, index: usize) {
         let request = trace.requests()[index];
-        let (now, key, bytes) = (request.at_ns, request.key(), request.bytes);
+        let (now, key, bytes, exchange) = (request.at_ns, request.key(), request.bytes, request.exchange());
         self.tick(now);
         self.counts.requests += 1;
-        if matches!(request.exchange(), Exchange::Write | Exchange::Passed) {
+        let found = self.find(key);
+        let entry = found.map(|at| &self.entries[at]);
+        let (is_fresh, is_stale) = entry.map_or((false, false), |entry| {
+            let age = now - entry.loaded_ns;
+            (age < entry.ttl_ns, age >= entry.ttl_ns && age < entry.ttl_ns.saturating_add(self.setup.swr_ns))
+        });
+        let is_write = matches!(exchange, Exchange::Write | Exchange::Passed);
+        let is_head = matches!(exchange, Exchange::Head | Exchange::HeadOther);
+        let freshened = entry.filter(|entry| exchange == Exchange::Head && is_stale && entry.is_ok);
+        let freshened = freshened.map(|entry| entry.loaded_ns);
+        if is_write || is_head && !is_fresh {
+            self.counts.forwarded += 1;
             self.counts.misses += 1;
             self.counts.miss_bytes += u64::from(bytes);
             self.count_load(now, bytes);
-            if request.exchange() == Exchange::Write {
-                self.loads.retain(|load| load.key != key);
+            if exchange == Exchange::Write {
+                self.loads.retain(|load| load.key != key || load.head_of.is_some());
                 self.remove(key);
+            }
+            if let Some(loaded_ns) = freshened {
+                let load = self.load(trace, index);
+                if load.ttl_ns > 0 {
+                    self.loads.push(NaiveLoad { head_of: Some(loaded_ns), is_ok: true, ..load });
+                    self.tick(now);
+                }
             }
             return;
         }
-        let found = self.find(key);
-        let value = found.and_then(|at| self.entries[at].value).map(|(loaded, ttl)| (now - loaded, ttl));
         let is_loading = self.is_loading(key);
-        let (is_fresh, is_stale) = value.map_or((false, false), |(age, ttl)| {
-            (age < ttl, age >= ttl && age < ttl.saturating_add(self.setup.swr_ns))
-        });
-        let is_head = request.exchange() == Exchange::Head;
-        if is_head && !is_fresh {
-            self.counts.misses += 1;
-            self.counts.miss_bytes += u64::from(bytes);
-            self.count_load(now, bytes);
-            return;
-        }
-        let must_load = !is_fresh && !is_loading;
         match (is_fresh, is_stale, is_loading) {
             (true, ..) => self.counts.hits += 1,
             (_, true, _) => self.counts.stale += 1,
@@ -119,15 +143,22 @@ impl<'a> NaiveCache<'a> {
             }
         }
         if is_fresh || is_stale {
-            self.counts.age_max_ns = self.counts.age_max_ns.max(value.map_or(0, |(age, _)| age));
+            let age = found.map_or(0, |at| now - self.entries[at].loaded_ns);
+            self.counts.age_max_ns = self.counts.age_max_ns.max(age);
         }
-        let is_counted = self.order == Order::Used && (is_fresh || is_stale || must_load);
-        if let Some(at) = found.filter(|_| is_counted) {
-            self.entries[at].rank = index;
+        if let Some(at) = found.filter(|_| (is_fresh || is_stale) && !is_head && self.order == Order::Used) {
+            self.entries[at].rank = self.next_rank();
         }
-        if must_load {
-            self.count_load(now, bytes);
-            self.load(trace, index);
+        if is_fresh || is_loading {
+            return;
+        }
+        self.count_load(now, bytes);
+        let load = self.load(trace, index);
+        if load.ttl_ns > 0 || is_stale {
+            self.loads.push(load);
+            self.tick(now);
+        } else {
+            self.remove(key);
         }
     }
 
@@ -144,9 +175,8 @@ impl<'a> NaiveCache<'a> {
         }
     }
 
-    fn load(&mut self, trace: &Trace, index: usize) {
+    fn load(&self, trace: &Trace, index: usize) -> NaiveLoad {
         let request = trace.requests()[index];
-        let (now, key, bytes) = (request.at_ns, request.key(), request.bytes);
         let logged = trace.ttl_ns(index);
         let planned = match self.setup.ttl {
             Ttl::Never => u64::MAX,
@@ -154,36 +184,55 @@ impl<'a> NaiveCache<'a> {
             Ttl::Logged { default_ns } => logged.unwrap_or(default_ns),
         };
         let ttl_ns = match request.exchange() {
-            Exchange::Planned | Exchange::NotFound => planned,
+            Exchange::Planned | Exchange::NotFound | Exchange::Head => planned,
             Exchange::Declared => logged.unwrap_or(0),
             _ => 0,
         };
-        let (weight, capacity) = match self.setup.capacity {
-            Capacity::Entries(entries) => (1, entries),
-            Capacity::Bytes(size) => (u64::from((bytes + self.setup.overhead_bytes).max(1)), size),
+        let weight = match self.setup.capacity {
+            Capacity::Entries(_) => 1,
+            Capacity::Bytes(_) => u64::from((request.bytes + self.setup.overhead_bytes).max(1)),
         };
-        self.sweep(now);
-        let entry_max = self.setup.entry_max.map_or(capacity, |most| most.min(capacity));
-        let is_stored = ttl_ns > 0 && weight <= entry_max;
+        NaiveLoad {
+            key: request.key(),
+            ends_ns: request.at_ns + self.setup.latency_ns,
+            weight,
+            ttl_ns,
+            is_ok: request.exchange() == Exchange::Planned,
+            head_of: None,
+        }
+    }
+
+    fn store(&mut self, load: &NaiveLoad) {
+        let &NaiveLoad { key, weight, .. } = load;
+        let capacity = self.setup.capacity.size();
+        if weight > self.setup.entry_max.map_or(capacity, |most| most.min(capacity)) {
+            return self.remove(key);
+        }
+        self.sweep(load.ends_ns);
+        // An entry is replaced after there is room for its new bytes, too.
+        let is_replaced_in_place =
+            self.find(key).is_some() && matches!(self.setup.capacity, Capacity::Entries(_));
+        let added = if is_replaced_in_place { 0 } else { weight };
+        while self.entries.iter().map(|entry| entry.weight).sum::<u64>() + added > capacity {
+            let oldest = self.entries.iter().enumerate().min_by_key(|(_, entry)| entry.rank);
+            let Some((oldest, _)) = oldest else { break };
+            self.entries.swap_remove(oldest);
+            self.counts.evictions += 1;
+        }
+        let new = NaiveEntry {
+            key,
+            weight,
+            rank: self.next_rank(),
+            loaded_ns: load.ends_ns,
+            ttl_ns: load.ttl_ns,
+            is_ok: load.is_ok,
+        };
         match self.find(key) {
-            Some(at) if is_stored => self.entries[at].weight = weight,
-            _ => self.remove(key),
-        }
-        if is_stored {
-            let added = if self.find(key).is_some() { 0 } else { weight };
-            while self.entries.iter().map(|entry| entry.weight).sum::<u64>() + added > capacity {
-                let oldest = self.entries.iter().enumerate().min_by_key(|(_, entry)| entry.rank);
-                let Some((oldest, _)) = oldest else { break };
-                self.entries.swap_remove(oldest);
-                self.counts.evictions += 1;
+            Some(at) if self.order == Order::Stored => {
+                self.entries[at] = NaiveEntry { rank: self.entries[at].rank, ..new };
             }
-            if added > 0 {
-                self.entries.push(NaiveEntry { key, weight, rank: index, value: None });
-            }
-        }
-        if ttl_ns > 0 {
-            self.loads.push(NaiveLoad { key, ends_ns: now + self.setup.latency_ns, ttl_ns });
-            self.tick(now);
+            Some(at) => self.entries[at] = new,
+            None => self.entries.push(new),
         }
     }
 
@@ -192,11 +241,8 @@ impl<'a> NaiveCache<'a> {
             if self.swept >= self.entries.len() {
                 self.swept = 0;
             }
-            let NaiveEntry { key, value, .. } = self.entries[self.swept];
-            let is_gone = value.is_some_and(|(loaded, ttl)| {
-                now - loaded >= ttl.saturating_add(self.setup.swr_ns) && !self.is_loading(key)
-            });
-            if is_gone {
+            let NaiveEntry { loaded_ns, ttl_ns, .. } = self.entries[self.swept];
+            if loaded_ns.saturating_add(ttl_ns).saturating_add(self.setup.swr_ns) <= now {
                 self.entries.swap_remove(self.swept);
             } else {
                 self.swept += 1;
@@ -211,7 +257,7 @@ fn times() -> impl Strategy<Value = u64> {
 }
 
 fn traces() -> impl Strategy<Value = Trace> {
-    let exchange = prop_oneof![8 => Just(Exchange::Planned), 6 => (0_u8..8).prop_map(Exchange::from_number)];
+    let exchange = prop_oneof![8 => Just(Exchange::Planned), 6 => (0_u8..9).prop_map(Exchange::from_number)];
     let request = (times(), 0_u8..10, prop::option::of(0_u64..40), prop::option::of(times()), exchange);
     prop::collection::vec(request, 1..120).prop_map(|requests| {
         let mut builder = TraceBuilder::new(usize::MAX, 1);
@@ -310,8 +356,8 @@ proptest! {
         let counted = Policy::LRU.replay(&trace, &setup);
         prop_assert_eq!(counted.requests, trace.counted().requests);
         let additive = |counts: &Replay| {
-            let Replay { requests, hits, stale, coalesced, misses, miss_bytes, loads, load_bytes, evictions, .. } = counts;
-            [requests, hits, stale, coalesced, misses, miss_bytes, loads, load_bytes, evictions].map(|count| *count)
+            let Replay { requests, hits, stale, coalesced, misses, miss_bytes, loads, forwarded, load_bytes, evictions, .. } = counts;
+            [requests, hits, stale, coalesced, misses, miss_bytes, loads, forwarded, load_bytes, evictions].map(|count| *count)
         };
         let (all, before) = (additive(all), additive(&before));
         let expected: Vec<u64> = all.iter().zip(before).map(|(all, before)| all - before).collect();

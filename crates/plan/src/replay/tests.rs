@@ -167,3 +167,61 @@ fn requests_share_the_load_of_an_object_that_is_not_stored() {
     let setup = CacheSetup { latency_ns: 10 * MS, ..CacheSetup::of(Capacity::Bytes(9)) };
     assert_eq!(outcomes(&run(&at(&[0, 5, 9, 10, 12]), setup)), [0, 0, 3, 2, 2]);
 }
+
+/// Requests at these milliseconds, each with its key and its effect.
+fn exchanges(requests: &[(u64, u8, Exchange)]) -> Trace {
+    let mut builder = TraceBuilder::new(usize::MAX, 1);
+    for (time_ms, key, exchange) in requests {
+        let request = NewRequest::read(time_ms * MS + 1, std::slice::from_ref(key));
+        builder.push(&NewRequest { bytes: Some(10), exchange: *exchange, ..request });
+    }
+    builder.finish()
+}
+
+#[test]
+fn load_takes_no_room_until_it_ends() {
+    use Exchange::Planned;
+    // One entry. The load of 1 lasts from 22 to 42, and 0 is there until then.
+    let requests = [(0, 0), (21, 0), (22, 1), (30, 0), (42, 1), (44, 0)];
+    let trace = exchanges(&requests.map(|(time_ms, key)| (time_ms, key, Planned)));
+    let replay = run(&trace, CacheSetup { capacity: Capacity::Entries(1), ..setup(1_000, 0, 20) });
+    assert_eq!((outcomes(&replay), replay.evictions), ([3, 0, 0, 3, 3], 1));
+}
+
+#[test]
+fn replaced_value_needs_room_beside_the_old_one() {
+    use Exchange::Planned;
+    // Three entries of 10 bytes fit. The refresh of 0 at 150 evicts 1, which was used before 2 and before 0 was asked for again.
+    let requests = [(0, 0), (1, 1), (2, 2), (150, 0), (151, 1), (152, 2)];
+    let trace = exchanges(&requests.map(|(time_ms, key)| (time_ms, key, Planned)));
+    let replay = run(&trace, CacheSetup { capacity: Capacity::Bytes(30), ..setup(100, 1_000, 0) });
+    assert_eq!((outcomes(&replay), replay.evictions), ([0, 2, 0, 4, 6], 2));
+}
+
+#[test]
+fn head_freshens_a_stale_value_and_stores_none() {
+    use Exchange::{Head, HeadOther, NotFound, Planned};
+    let replay = |requests: &[(u64, u8, Exchange)]| run(&exchanges(requests), setup(100, 50, 0));
+    // Absent: it stores nothing. Fresh: it is a hit.
+    let counts = replay(&[(0, 0, Head), (1, 0, Planned), (2, 0, Head), (3, 0, HeadOther)]);
+    assert_eq!((outcomes(&counts), counts.forwarded), ([2, 0, 0, 2, 2], 1));
+    // Stale from 100 to 150: the HEAD goes to the origin, and the value is fresh until 220.
+    let counts = replay(&[(0, 0, Planned), (120, 0, Head), (219, 0, Planned), (221, 0, Planned)]);
+    assert_eq!((outcomes(&counts), counts.forwarded), ([1, 1, 0, 2, 3], 1));
+    // Neither another response nor another stored one, and nothing after swr.
+    for (stored, at_ms, head) in [(Planned, 120, HeadOther), (NotFound, 120, Head), (Planned, 151, Head)] {
+        let counts = replay(&[(0, 0, stored), (at_ms, 0, head), (200, 0, Planned)]);
+        assert_eq!((counts.hits, counts.forwarded), (0, 1), "{stored:?} {at_ms} {head:?}");
+    }
+}
+
+#[test]
+fn head_that_hits_is_no_use_for_the_policy() {
+    use Exchange::{Head, Planned};
+    for (exchange, hits) in [(Planned, 2), (Head, 1)] {
+        let requests = [(0, 0, Planned), (1, 1, Planned), (2, 0, exchange), (3, 2, Planned), (4, 0, Planned)];
+        let replay =
+            run(&exchanges(&requests), CacheSetup { capacity: Capacity::Entries(2), ..setup(1_000, 0, 0) });
+        assert_eq!(replay.hits, hits, "{exchange:?}");
+    }
+}
