@@ -27,7 +27,7 @@ pub const FORMATS: [FormatName; 20] = [
     },
     FormatName {
         name: "json",
-        summary: "access log with a JSON object a line: nginx, Caddy, Traefik, Envoy, Cloudflare, Google, Fastly, Akamai, CloudFront, ECS, Stockade",
+        summary: "access log with a JSON object a line: nginx, Caddy, Traefik, Envoy, Cloudflare, Google, Azure, Fastly, Akamai, CloudFront, ECS, Stockade",
     },
     FormatName {
         name: "w3c",
