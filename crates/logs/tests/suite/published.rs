@@ -87,6 +87,10 @@ fn messages_in_json_are_not_requests() {
     for prefix in ["caddy  | ", "caddy-1  | 2026-01-31T08:00:01.25Z "] {
         assert_eq!(unaided(&composed(prefix), "json"), (vec![request.to_owned()], 40));
     }
+    // A pattern may look like them.
+    let line = "www.example.org | GET / HTTP/1.1 | 200\n".repeat(9);
+    let requests = read(&line, "$server_name | $request | $status");
+    assert_eq!(requests, vec!["read GET|www.example.org|/ 200"; 9]);
     // A log of messages alone is none of requests.
     assert!(problem(message, "json").starts_with("the line has no method: log it as one of request_method"));
     assert_eq!(
