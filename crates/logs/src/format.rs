@@ -4,9 +4,12 @@ use std::{fmt, str::FromStr};
 
 use stockade_model::{message::shown, nearest::remedy};
 
-use crate::formats::{
-    AccessLines, ArcLines, CsvColumns, CsvError, CsvLines, KeyLines, Layout, LayoutLines, LineParser,
-    LirsLines, MetaLines, Pattern, PatternError, PatternLines, TwitterLines, W3cLines,
+use crate::{
+    formats::{
+        AccessLines, ArcLines, CsvColumns, CsvError, CsvLines, KeyLines, Layout, LayoutLines, LineParser,
+        LirsLines, MetaLines, Pattern, PatternError, PatternLines, TwitterLines, W3cLines,
+    },
+    wrapper::Wrapper,
 };
 
 /// A name of a format, and what it is.
@@ -27,7 +30,7 @@ pub const FORMATS: [FormatName; 20] = [
     },
     FormatName {
         name: "json",
-        summary: "access log with a JSON object a line: nginx, Caddy, Traefik, Envoy, Cloudflare, Google, Fastly, Akamai, CloudFront, ECS, Stockade",
+        summary: "access log with a JSON object a line: nginx, Caddy, Traefik, Envoy, Cloudflare, Google, Azure, Fastly, Akamai, CloudFront, ECS, Stockade",
     },
     FormatName {
         name: "w3c",
@@ -194,6 +197,11 @@ impl Format {
             Self::Layout(layout) => layout.is_forward(),
             _ => false,
         }
+    }
+
+    /// False if its own lines may look like those of a wrapper: `web-1 | ...` can be a pattern.
+    pub(crate) fn may_have(&self, wrapper: Wrapper) -> bool {
+        wrapper != Wrapper::Compose || !matches!(self, Self::Pattern(_) | Self::Csv(_) | Self::Keys)
     }
 
     /// The parser of its lines; none: it has no lines.

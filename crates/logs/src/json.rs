@@ -23,13 +23,13 @@ const MICROSECOND_NS: u64 = 1_000;
 /// | time | `StartUTC`, `StartLocal` (Traefik), `msec` (nginx), `ts` (Caddy), `EdgeStartTimestamp` (Cloudflare), `reqTimeSec` (Akamai), `timestamp(ms)` (`CloudFront`), `start_time` (Envoy), `time_start` (Fastly), `time_iso8601`, `time_local` (nginx), `@timestamp`, `timestamp`, `timeStamp` (Azure), `time` |
 /// | request | `request`, `RequestLine`: `GET /path HTTP/1.1`, or the method (Fastly); else the next two |
 /// | method | `request_method` (nginx, Fastly), `RequestMethod` (Traefik), `request.method` (Caddy), `http.request.method` (ECS), `ClientRequestMethod` (Cloudflare), `reqMethod` (Akamai), `httpRequest.requestMethod` (Google), `cs-method` (`CloudFront`), `properties.httpMethod` (Azure), `method` |
-/// | URL or path | `request_uri` (nginx), `RequestPath` (Traefik), `request.uri` (Caddy), `url.original` (ECS), `ClientRequestURI` (Cloudflare), `reqPath` (Akamai), `httpRequest.requestUrl` (Google), `cs-uri-stem` (`CloudFront`), `properties.originalRequestUriWithArgs`, `properties.requestUri` (Azure), `x-envoy-origin-path` (Envoy Gateway), `uri`, `url`, `path` |
+/// | URL or path | `request_uri` (nginx), `RequestPath` (Traefik), `request.uri` (Caddy), `url.original` (ECS), `ClientRequestURI`, `ClientRequestPath` (Cloudflare), `reqPath` (Akamai), `httpRequest.requestUrl` (Google), `cs-uri-stem` (`CloudFront`), `properties.originalRequestUriWithArgs`, `properties.requestUri` (Azure), `x-envoy-origin-path` (Envoy Gateway), `uri`, `url`, `path` |
 /// | query, if the path has none | `args`, `query_string` (nginx), `queryStr` (Akamai), `cs-uri-query` (`CloudFront`), `properties.requestQuery` (Azure) |
 /// | host | `http_host` (nginx), `RequestHost` (Traefik), `request.host` (Caddy), `url.domain` (ECS), `ClientRequestHost` (Cloudflare), `reqHost` (Akamai), `x-host-header` (`CloudFront`), `authority` (Envoy), `:authority` (Envoy Gateway), `properties.originalHost`, `properties.host` (Azure), `server_name` (nginx), `host` |
 /// | status | `DownstreamStatus` (Traefik), `http.response.status_code` (ECS), `EdgeResponseStatus` (Cloudflare), `httpRequest.status` (Google), `sc-status` (`CloudFront`), `response_code` (Envoy), `response_status` (Fastly), `properties.httpStatus`, `properties.httpStatusCode` (Azure), `status`, `statusCode` (Akamai), `status_code`, `code` |
 /// | size | `body_bytes_sent`, `bytes_sent` (nginx, Envoy), `DownstreamContentSize` (Traefik), `http.response.body.bytes` (ECS), `EdgeResponseBytes` (Cloudflare), `httpRequest.responseSize` (Google), `sc-bytes` (`CloudFront`), `response_body_size` (Fastly), `properties.sentBytes`, `properties.responseBytes` (Azure), `size` (Caddy), `bytes`, `totalBytes` (Akamai) |
 /// | lifetime | `upstream_http_cache_control`, `sent_http_cache_control` (nginx), `origin_Cache-Control`, `downstream_Cache-Control` (Traefik), `resp_headers.Cache-Control` (Caddy), `cache_control`, `max_age`, `ttl` |
-/// | service time | `upstream_response_time`, `request_time` (nginx), `OriginDuration`, `Duration` (Traefik), `event.duration` (ECS), `origin_ms` (Stockade), `OriginResponseDurationMs` (Cloudflare), `turnAroundTimeMSec` (Akamai), `httpRequest.latency` (Google), `time-taken` (`CloudFront`), `upstream_service_time` (Envoy), `x-envoy-upstream-service-time` (Envoy Gateway), `time_elapsed` (Fastly), `properties.serverResponseLatency`, `properties.timeToFirstByte` (Azure), `duration` (Caddy, Envoy) |
+/// | service time | `upstream_response_time`, `request_time` (nginx), `OriginDuration`, `Duration` (Traefik), `event.duration` (ECS), `origin_ms` (Stockade), `OriginResponseDurationMs`, `OriginResponseTime` (Cloudflare), `turnAroundTimeMSec` (Akamai), `httpRequest.latency` (Google), `time-taken` (`CloudFront`), `upstream_service_time` (Envoy), `x-envoy-upstream-service-time` (Envoy Gateway), `time_elapsed` (Fastly), `properties.serverResponseLatency`, `properties.timeToFirstByte` (Azure), `duration` (Caddy, Envoy) |
 /// | answer of a cache | `CacheCacheStatus` (Cloudflare), `cacheStatus` (Akamai), `httpRequest.cacheHit` (Google), `response_state` (Fastly), `x-edge-response-result-type` (`CloudFront`), `properties.cacheStatus` (Azure) |
 /// | user agent | `http_user_agent` (nginx), `request_User-Agent` (Traefik), `request.headers.User-Agent` (Caddy), `user_agent.original` (ECS), `ClientRequestUserAgent` (Cloudflare), `UA` (Akamai), `httpRequest.userAgent` (Google), `request_user_agent` (Fastly), `cs(User-Agent)` (`CloudFront`), `properties.userAgent` (Azure), `user-agent` (Envoy Gateway), `user_agent` (Envoy) |
 /// | content type | `sent_http_content_type`, `upstream_http_content_type` (nginx), `downstream_Content-Type` (Traefik), `resp_headers.Content-Type` (Caddy), `http.response.mime_type` (ECS), `EdgeResponseContentType` (Cloudflare), `rspContentType` (Akamai), `sc-content-type` (`CloudFront`), `content_type` |
@@ -84,6 +84,7 @@ pub const JSON_FIELDS: [(&str, &[&str]); 15] = [
             "request.uri",
             "url.original",
             "ClientRequestURI",
+            "ClientRequestPath",
             "reqPath",
             "httpRequest.requestUrl",
             "cs-uri-stem",
@@ -173,6 +174,7 @@ pub const JSON_FIELDS: [(&str, &[&str]); 15] = [
             "event.duration",
             "origin_ms",
             "OriginResponseDurationMs",
+            "OriginResponseTime",
             "turnAroundTimeMSec",
             "httpRequest.latency",
             "time-taken",
@@ -394,7 +396,7 @@ impl<'a> JsonLine<'a> {
     #[must_use]
     pub fn service_time_unit_ns(&self) -> u64 {
         match self.find(Field::ServiceTime) {
-            Some(("OriginDuration" | "Duration" | "event.duration", _)) => 1,
+            Some(("OriginDuration" | "Duration" | "event.duration" | "OriginResponseTime", _)) => 1,
             Some(("time_elapsed", _)) => MICROSECOND_NS,
             Some((
                 "origin_ms"
@@ -444,9 +446,10 @@ impl<'a> JsonLine<'a> {
 }
 
 /// Starts of the names that a service sets, so that no user can choose them.
-const SET_BY_SERVICES: [&str; 15] = [
+const SET_BY_SERVICES: [&str; 16] = [
     "Edge",
     "ClientRequest",
+    "OriginResponse",
     "httpRequest.",
     "reqTimeSec",
     "start_time",

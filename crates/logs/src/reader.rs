@@ -377,7 +377,7 @@ impl Run {
         } else if let Some(mut parser) = self.parser.take() {
             parser.start_file();
             let head = head(name, &mut input)?;
-            let wrapper = Wrapper::of(head);
+            let wrapper = Wrapper::of(head).filter(|wrapper| self.summary.format.may_have(*wrapper));
             self.neighbors.start_file(first_times(head, wrapper, &self.summary.format));
             let mut unwrapper = wrapper.map(Unwrapper::new);
             while let Some(line) = input.next_line().map_err(|error| in_file(name, error))? {

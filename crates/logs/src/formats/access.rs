@@ -208,7 +208,7 @@ fn json_service_time(line: &JsonLine<'_>) -> Option<Duration> {
     };
     if let Some(duration) = value::duration_with_unit(text.as_bytes(), unit_ns) {
         // Cloudflare did not ask the origin.
-        let is_none = name == "OriginResponseDurationMs" && duration.is_zero();
+        let is_none = name.starts_with("OriginResponse") && duration.is_zero();
         return (!is_none).then_some(duration);
     }
     // A small or large float is written with an exponent.

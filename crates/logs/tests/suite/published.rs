@@ -52,6 +52,26 @@ fn size_of_akamai_may_be_the_total() {
     assert_eq!(unaided(line, "json").0, ["@1769846401.250000000 read GET|www.example.org|/a 200 1200B"]);
 }
 
+// panther-labs/panther, cloudflare_tests.yml: the older field is in nanoseconds, and a job may have the path alone.
+#[test]
+fn older_service_time_of_cloudflare_is_read() {
+    for (url, time, took) in [
+        (r#""ClientRequestURI":"/a?b""#, r#""OriginResponseTime":22000000"#, "/a?b 200 took=22ms"),
+        (r#""ClientRequestPath":"/a""#, r#""OriginResponseTime":22000000"#, "/a 200 took=22ms"),
+        (
+            r#""ClientRequestPath":"/a","ClientRequestURI":"/a?b""#,
+            r#""OriginResponseTime":22000000,"OriginResponseDurationMs":21"#,
+            "/a?b 200 took=21ms",
+        ),
+        (r#""ClientRequestURI":"/a""#, r#""OriginResponseTime":0"#, "/a 200"),
+    ] {
+        let line = format!(
+            r#"{{"EdgeStartTimestamp":1769846401,"ClientRequestMethod":"GET",{url},"EdgeResponseStatus":200,{time}}}"#
+        );
+        assert_eq!(unaided(&line, "json").0, [format!("@1769846401 read GET||{took}")]);
+    }
+}
+
 // tstack/lnav, test/logfile_caddy_log.0: Caddy writes its messages, and the errors of requests that it logs, to the same place.
 #[test]
 fn messages_in_json_are_not_requests() {
@@ -67,6 +87,10 @@ fn messages_in_json_are_not_requests() {
     for prefix in ["caddy  | ", "caddy-1  | 2026-01-31T08:00:01.25Z "] {
         assert_eq!(unaided(&composed(prefix), "json"), (vec![request.to_owned()], 40));
     }
+    // A pattern may look like them.
+    let line = "www.example.org | GET / HTTP/1.1 | 200\n".repeat(9);
+    let requests = read(&line, "$server_name | $request | $status");
+    assert_eq!(requests, vec!["read GET|www.example.org|/ 200"; 9]);
     // A log of messages alone is none of requests.
     assert!(problem(message, "json").starts_with("the line has no method: log it as one of request_method"));
     assert_eq!(
