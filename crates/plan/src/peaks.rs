@@ -1,48 +1,68 @@
 //! The busiest second and the busiest minute.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::trace::SECOND_NS;
 
 const SECONDS_OF_MINUTE: u64 = 60;
 
-/// The most seconds that [`SecondCounts`] keeps: 97 days, of 4 bytes each.
-const SECONDS_MAX: usize = 1 << 23;
+const HOUR_S: usize = 3_600;
+
+/// The most hours with events that [`SecondCounts`] keeps: 100 days, of 7.2 kB an hour.
+const HOURS_MAX: usize = 2_400;
 
 /// Counts events in each second, in any order.
 #[derive(Debug, Default)]
 pub(crate) struct SecondCounts {
-    first_second: u64,
-    counts: VecDeque<u32>,
+    /// Hours with events, ascending.
+    hours: Vec<Hour>,
+    /// That of the last event.
+    last: usize,
+    /// How often the count of a second has begun again at 0.
+    wraps: BTreeMap<u64, u32>,
     is_too_long: bool,
+}
+
+#[derive(Debug)]
+struct Hour {
+    number: u64,
+    counts: Box<[u16; HOUR_S]>,
 }
 
 impl SecondCounts {
     pub(crate) fn add(&mut self, at_ns: u64) {
         let second = at_ns / SECOND_NS;
-        if self.counts.is_empty() {
-            self.first_second = second;
+        let number = second / HOUR_S as u64;
+        if self.hours.get(self.last).is_none_or(|hour| hour.number != number) {
+            match self.hours.binary_search_by_key(&number, |hour| hour.number) {
+                Ok(known) => self.last = known,
+                Err(_) if self.is_too_long => return,
+                Err(_) if self.hours.len() == HOURS_MAX => {
+                    *self = Self { is_too_long: true, ..Self::default() };
+                    return;
+                }
+                Err(place) => {
+                    self.hours.insert(place, Hour { number, counts: Box::new([0; HOUR_S]) });
+                    self.last = place;
+                }
+            }
         }
-        let before = usize::try_from(self.first_second.saturating_sub(second)).unwrap_or(usize::MAX);
-        let after = usize::try_from(second.saturating_sub(self.first_second)).unwrap_or(usize::MAX);
-        if self.is_too_long || before > SECONDS_MAX - self.counts.len() || after >= SECONDS_MAX {
-            *self = Self { is_too_long: true, ..Self::default() };
-            return;
+        let count = &mut self.hours[self.last].counts[(second % HOUR_S as u64) as usize];
+        *count = count.wrapping_add(1);
+        if *count == 0 {
+            *self.wraps.entry(second).or_default() += 1;
         }
-        for _ in 0..before {
-            self.counts.push_front(0);
-        }
-        self.first_second -= before as u64;
-        if after >= self.counts.len() {
-            self.counts.resize(after + 1, 0);
-        }
-        let count = &mut self.counts[after];
-        *count = count.saturating_add(1);
     }
 
-    /// The most events in a second; `None`: they are further apart than 97 days.
+    /// The most events in a second; `None`: they are in too many hours.
     pub(crate) fn max(&self) -> Option<u32> {
-        if self.is_too_long { None } else { self.counts.iter().copied().max() }
+        let before =
+            |second: u64| self.wraps.get(&second).map_or(0, |wraps| wraps.saturating_mul(1 << u16::BITS));
+        let of_hour = |hour: &Hour| {
+            let seconds = (hour.number * HOUR_S as u64..).zip(hour.counts.iter());
+            seconds.map(|(second, count)| before(second).saturating_add(u32::from(*count))).max()
+        };
+        self.hours.iter().filter_map(of_hour).max()
     }
 }
 
@@ -119,9 +139,10 @@ mod tests {
         assert_eq!(max(&[]), None);
         assert_eq!(max(&[1_000, 1_001, 998, 1_000, 998, 998]), Some(3));
         let day = 86_400;
-        assert_eq!(max(&[100 * day, 4 * day, 4 * day]), Some(2));
-        assert_eq!(max(&[100 * day, 2 * day]), None);
-        assert_eq!(max(&[0, 98 * day, 0]), None);
+        assert_eq!(max(&[100 * day, 4 * day, 100 * day, 4 * day, 4 * day]), Some(3));
+        assert_eq!(max(&vec![7; 140_000]), Some(140_000));
+        let hours = |hours: u64| (0..hours).map(|hour| hour * 3_600).chain([0]).collect::<Vec<_>>();
+        assert_eq!((max(&hours(2_400)), max(&hours(2_401))), (Some(2), None));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Requests that are kept in memory at most: 16 bytes each, and for each key 17 to 34. Of a longer log a sample is kept.
-pub const REQUESTS_MAX: usize = 16_000_000;
+pub const REQUESTS_MAX: usize = 14_000_000;
 /// The least number of keys of that sample.
 const KEYS_MIN: usize = 65_536;
 /// Requests that are not by bots and are kept beside them, at most, and the least number of their keys.

@@ -19,8 +19,8 @@ use hashbrown::{HashMap, HashTable, hash_table};
 use memchr::memchr;
 
 /// Bounds of the sample.
-const REQUESTS_MAX: usize = 100_000;
-const URL_BYTES_MAX: usize = 8 << 20;
+const REQUESTS_MAX: usize = 50_000;
+const URL_BYTES_MAX: usize = 4 << 20;
 /// With fewer paths the sample ends.
 const PATHS_MIN: usize = 512;
 /// Names of parameters that are examined.
