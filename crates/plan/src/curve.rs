@@ -14,6 +14,7 @@ use std::{
 };
 
 use crate::{
+    assemble::{MARKER_BYTES, RESERVED_BYTES},
     policy::Policy,
     replay::{CacheSetup, Capacity, Replay, Ttl},
     trace::Trace,
@@ -220,11 +221,27 @@ impl CurveSettings {
         CacheSetup {
             capacity,
             overhead_bytes: self.overhead_bytes,
+            marker_bytes: if self.is_proxy() { MARKER_BYTES } else { 0 },
+            reserved_bytes: self.reserved_bytes(),
             entry_max: self.entry_max(capacity),
             ttl: lifetime.ttl,
             swr_ns: lifetime.swr_ns,
             latency_ns: self.latency_ns,
         }
+    }
+
+    /// Without the overhead it is another cache.
+    fn is_proxy(&self) -> bool {
+        self.overhead_bytes > 0
+    }
+
+    fn reserved_bytes(&self) -> u32 {
+        if self.is_proxy() { RESERVED_BYTES } else { 0 }
+    }
+
+    /// The bytes of an object while it is stored, which have to be within [`entry_max`](Self::entry_max).
+    pub(crate) fn entry_bytes(&self, bytes: u32) -> u64 {
+        u64::from(bytes) + u64::from(self.overhead_bytes) + u64::from(self.reserved_bytes())
     }
 
     /// The largest entry that the cache stores, in bytes. It has no such bound with a limit in entries.

@@ -4,7 +4,7 @@
 //!
 //! | request, response | effect |
 //! |---|---|
-//! | GET, `Cache-Control` with `no-store`, `no-cache` or `private` | not stored |
+//! | GET, `Cache-Control` with `no-store`, `no-cache` or `private`, or 200 with a lifetime of 0 | not stored; a marker of that is |
 //! | GET, 200, 203, 204, 301 | stored for `route.ttl`, or as the origin declares |
 //! | GET, 206, 304 | as the whole response, which the proxy loads |
 //! | GET, 404, 410 | stored for `negative_ttl`, or as the origin declares |

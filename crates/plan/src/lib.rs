@@ -27,7 +27,9 @@ pub mod trace;
 pub mod traffic;
 mod warmup;
 
-pub use assemble::{LatencyOption, OVERHEAD_BYTES, PlanError, PlanOptions, SizeOption, TtlOption, plan};
+pub use assemble::{
+    LatencyOption, OVERHEAD_BYTES, PlanError, PlanOptions, RESERVED_BYTES, SizeOption, TtlOption, plan,
+};
 pub use policy::{POLICIES, Policy, UnknownPolicy};
 pub use replay::{CacheSetup, Capacity, Replay, Ttl};
 pub use stockade_logs::{

@@ -184,7 +184,16 @@ impl Policy {
     /// Runs a cache with this policy over a trace.
     #[must_use]
     pub fn replay(&self, trace: &Trace, setup: &CacheSetup) -> Replay {
-        (self.run)(trace, setup, self.shipped)
+        (self.run)(trace, &self.setup(setup), self.shipped)
+    }
+
+    /// The same cache with the bytes that this policy stores for each entry.
+    pub(crate) fn setup(&self, setup: &CacheSetup) -> CacheSetup {
+        let bytes = self.shipped.map_or(0, |policy| u32::try_from(policy.entry_bytes).unwrap_or(u32::MAX));
+        match setup.overhead_bytes {
+            0 => *setup,
+            overhead => CacheSetup { overhead_bytes: overhead.saturating_add(bytes), ..*setup },
+        }
     }
 }
 

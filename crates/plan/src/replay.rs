@@ -14,7 +14,7 @@
 //!
 //! Without these, lifetimes and latency the last two lines and the clock are left out, and the replay is the usual simulation of
 //! an eviction policy: `hit`, or evict until the object fits and insert it. An object larger than the room is not stored.
-//! As in the cache, an expired entry keeps its room until it is replaced, evicted or swept, each store sweeps two entries, and a
+//! As in the proxy, a response that is not shared leaves a marker in the cache, a small entry that says so. As in the cache, an expired entry keeps its room until it is replaced, evicted or swept, each store sweeps two entries, and a
 //! value that replaces another needs room in bytes beside it.
 
 use std::{collections::VecDeque, mem};
@@ -33,6 +33,8 @@ use crate::{
 const SWEEP_SLICE: usize = 2;
 /// Never, or for ever.
 const NONE: u64 = u64::MAX;
+/// For how long a marker is kept.
+const MARKER_TTL_NS: u64 = 120_000_000_000;
 /// No load of the key is under way, or none that is shared and stored.
 const NOT_LOADING: u32 = 0;
 
@@ -112,7 +114,11 @@ pub struct CacheSetup {
     pub capacity: Capacity,
     /// Bytes of an entry beside those of its response, with a capacity in bytes.
     pub overhead_bytes: u32,
-    /// Larger entries are not stored; `None`: those larger than the room.
+    /// Bytes of a marker of the proxy: that responses to a URL are not shared. 0: it leaves none.
+    pub marker_bytes: u32,
+    /// Bytes that the proxy reserves for an entry beyond its own, until it is stored.
+    pub reserved_bytes: u32,
+    /// Larger entries, with what is reserved, are not stored; `None`: those larger than the room.
     pub entry_max: Option<u64>,
     /// For how long a value is fresh.
     pub ttl: Ttl,
@@ -126,7 +132,16 @@ impl CacheSetup {
     /// Values never expire, loads take no time.
     #[must_use]
     pub fn of(capacity: Capacity) -> Self {
-        Self { capacity, overhead_bytes: 0, entry_max: None, ttl: Ttl::Never, swr_ns: 0, latency_ns: 0 }
+        Self {
+            capacity,
+            overhead_bytes: 0,
+            marker_bytes: 0,
+            reserved_bytes: 0,
+            entry_max: None,
+            ttl: Ttl::Never,
+            swr_ns: 0,
+            latency_ns: 0,
+        }
     }
 
     fn is_timed(&self) -> bool {
@@ -177,8 +192,19 @@ struct KeyState {
     index: u32,
     /// The position of the request whose load is under way, or [`NOT_LOADING`].
     loading: u32,
-    /// The present value is a 200, which a response to HEAD freshens.
-    is_ok: bool,
+    /// Of the present entry.
+    kind: EntryKind,
+}
+
+/// What an entry is.
+#[derive(Clone, Copy, PartialEq)]
+enum EntryKind {
+    /// A 200, which a response to HEAD freshens.
+    Ok,
+    /// Another response.
+    Other,
+    /// That responses are not shared. It answers no request.
+    Marker,
 }
 
 /// A load that is under way. All take the same time, so that they end in the order of their starts.
@@ -192,10 +218,12 @@ struct Load {
 /// What the end of a load does.
 #[derive(Clone, Copy)]
 enum LoadEffect {
-    /// Its value is stored, unless what was stored has been invalidated meanwhile. True: it is a 200.
-    Store(bool),
+    /// Its value is stored, unless what was stored has been invalidated meanwhile.
+    Store(EntryKind),
     /// Its value may not be stored, and removes the stale one.
     Remove,
+    /// Its value is not shared, which is remembered.
+    Mark,
     /// A response to HEAD: the value that was loaded at this time is fresh again, if it is still there.
     Freshen(u64),
 }
@@ -255,7 +283,7 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
             weight: 0,
             index: ABSENT,
             loading: NOT_LOADING,
-            is_ok: false,
+            kind: EntryKind::Other,
         };
         Self {
             setup,
@@ -329,7 +357,10 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
                 self.counts.misses += 1;
                 self.counts.miss_bytes += u64::from(request.bytes);
                 self.count_load(request);
-                self.insert(&access);
+                let reserved = self.reserved(&access, EntryKind::Ok);
+                if reserved <= self.entry_max {
+                    self.insert(&access, reserved);
+                }
             } else {
                 self.counts.hits += 1;
                 self.policy.on_hit(&access);
@@ -352,7 +383,9 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
         self.complete_loads(now, access.position);
         let state = self.keys[access.key as usize];
         let is_loading = state.loading != NOT_LOADING;
-        let age = (state.index != ABSENT).then(|| now - state.loaded_ns);
+        let is_present = state.index != ABSENT;
+        let is_marker = is_present && state.kind == EntryKind::Marker;
+        let age = (is_present && !is_marker).then(|| now - state.loaded_ns);
         access.ttl_ns = state.ttl_ns;
         let exchange = request.exchange();
         if let Some(age) = age.filter(|age| *age < state.ttl_ns && exchange.is_lookup()) {
@@ -368,7 +401,7 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
             access.ttl_ns = self.ttl_ns(trace, index);
             match exchange {
                 Exchange::Write => self.invalidate(access.key),
-                Exchange::Head if stale.is_some() && state.is_ok && access.ttl_ns > 0 => {
+                Exchange::Head if stale.is_some() && state.kind == EntryKind::Ok && access.ttl_ns > 0 => {
                     self.start(access, now, LoadEffect::Freshen(state.loaded_ns));
                 }
                 _ => {}
@@ -390,7 +423,9 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
             _ => {
                 self.counts.misses += 1;
                 self.counts.miss_bytes += u64::from(request.bytes);
-                if age.is_some() {
+                if is_marker && now - state.loaded_ns < MARKER_TTL_NS {
+                    self.policy.on_hit(&access);
+                } else if is_present {
                     self.policy.on_expired(&access);
                 }
             }
@@ -398,9 +433,11 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
         self.count_load(request);
         access.ttl_ns = self.ttl_ns(trace, index);
         let effect = if access.ttl_ns > 0 {
-            LoadEffect::Store(exchange == Exchange::Planned)
+            LoadEffect::Store(if exchange == Exchange::Planned { EntryKind::Ok } else { EntryKind::Other })
         } else if stale.is_some() {
             LoadEffect::Remove
+        } else if exchange != Exchange::NoLifetime && self.setup.marker_bytes > 0 {
+            return self.start(access, now, LoadEffect::Mark);
         } else {
             return self.remove(access.key);
         };
@@ -476,46 +513,71 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
                     // What is loaded meanwhile is older.
                     state.loading = NOT_LOADING;
                     access.weight = state.weight;
-                    self.store(&access, ends_ns, true);
+                    self.store(&access, ends_ns, EntryKind::Ok);
                 }
             }
-            LoadEffect::Store(is_ok) if is_current => {
+            LoadEffect::Store(kind) if is_current => {
                 state.loading = NOT_LOADING;
-                self.store(&access, ends_ns, is_ok);
+                self.store(&access, ends_ns, kind);
             }
+            LoadEffect::Mark => self.mark(access, ends_ns),
             LoadEffect::Remove if is_current => self.invalidate(access.key),
             LoadEffect::Store(_) | LoadEffect::Remove => {}
         }
     }
 
-    /// Stores a value that has been loaded. One that is too large removes the older one.
-    fn store(&mut self, access: &Access, loaded_ns: u64, is_ok: bool) {
-        if u64::from(access.weight) > self.entry_max {
-            return self.remove(access.key);
+    /// Stores a marker, unless a response is fresh.
+    fn mark(&mut self, access: Access, now: u64) {
+        let state = &self.keys[access.key as usize];
+        let is_response = state.index != ABSENT && state.kind != EntryKind::Marker;
+        if is_response && now - state.loaded_ns < state.ttl_ns {
+            return;
+        }
+        let weight = if self.is_in_bytes() { self.setup.marker_bytes } else { 1 };
+        self.store(&Access { weight, ttl_ns: MARKER_TTL_NS, ..access }, now, EntryKind::Marker);
+    }
+
+    fn is_in_bytes(&self) -> bool {
+        matches!(self.setup.capacity, Capacity::Bytes(_))
+    }
+
+    /// The room that an entry needs until it is stored.
+    fn reserved(&self, access: &Access, kind: EntryKind) -> u64 {
+        let is_response = self.is_in_bytes() && kind != EntryKind::Marker;
+        let beyond = if is_response { self.setup.reserved_bytes } else { 0 };
+        u64::from(access.weight) + u64::from(beyond)
+    }
+
+    /// Stores a value that has been loaded. One that is too large removes the older one, and is remembered as such.
+    fn store(&mut self, access: &Access, loaded_ns: u64, kind: EntryKind) {
+        let reserved = self.reserved(access, kind);
+        if reserved > self.entry_max {
+            self.remove(access.key);
+            if kind != EntryKind::Marker && self.setup.marker_bytes > 0 {
+                self.mark(*access, loaded_ns);
+            }
+            return;
         }
         self.sweep(loaded_ns);
         let is_present = |cache: &Self| cache.keys[access.key as usize].index != ABSENT;
-        if is_present(self) && matches!(self.setup.capacity, Capacity::Bytes(_)) {
-            self.make_room(access, u64::from(access.weight));
+        if is_present(self) && self.is_in_bytes() {
+            self.make_room(access, reserved);
         }
         if is_present(self) {
             self.policy.on_update(access);
             let old = mem::replace(&mut self.keys[access.key as usize].weight, access.weight);
             self.used = self.used - u64::from(old) + u64::from(access.weight);
         } else {
-            self.insert(access);
+            self.insert(access, reserved);
         }
         let state = &mut self.keys[access.key as usize];
-        (state.loaded_ns, state.ttl_ns, state.is_ok) = (loaded_ns, access.ttl_ns, is_ok);
+        (state.loaded_ns, state.ttl_ns, state.kind) = (loaded_ns, access.ttl_ns, kind);
     }
 
-    /// Inserts an absent key, unless it is too large.
-    fn insert(&mut self, access: &Access) {
-        if u64::from(access.weight) > self.entry_max {
-            return;
-        }
+    /// Inserts an absent key.
+    fn insert(&mut self, access: &Access, reserved: u64) {
         self.policy.on_miss(access);
-        self.make_room(access, u64::from(access.weight));
+        self.make_room(access, reserved);
         self.used += u64::from(access.weight);
         let state = &mut self.keys[access.key as usize];
         state.weight = access.weight;
@@ -553,7 +615,8 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
             }
             let key = self.present[self.swept];
             let state = &self.keys[key as usize];
-            let until_ns = state.loaded_ns.saturating_add(state.ttl_ns).saturating_add(self.setup.swr_ns);
+            let swr_ns = if state.kind == EntryKind::Marker { 0 } else { self.setup.swr_ns };
+            let until_ns = state.loaded_ns.saturating_add(state.ttl_ns).saturating_add(swr_ns);
             if until_ns <= now {
                 self.policy.on_remove(key);
                 self.forget(key);

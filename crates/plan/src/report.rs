@@ -246,7 +246,7 @@ fn bytes_sentence(plan: &Plan) -> Option<String> {
 fn large_objects(plan: &Plan) -> Option<String> {
     let chosen = plan.recommendation.as_ref().ok()?;
     let entry_max = plan.settings.entry_max(chosen.capacity)?;
-    let entry = |bytes: u32| u64::from(bytes) + u64::from(plan.settings.overhead_bytes);
+    let entry = |bytes: u32| plan.settings.entry_bytes(bytes);
     let is_large = |request: &&Request| entry(request.bytes) > entry_max;
     let (mut requests, mut bytes, mut largest) = (0_u64, 0.0, 0);
     for request in plan.trace.requests().iter().filter(is_large) {

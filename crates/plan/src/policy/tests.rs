@@ -281,3 +281,16 @@ fn naive_sieve(keys: &[u8], room: usize) -> u64 {
     }
     misses
 }
+
+#[test]
+fn bytes_that_the_cache_stores_for_a_policy_count_with_its_overhead() {
+    let of = |name: &str, overhead_bytes| {
+        let setup = CacheSetup { overhead_bytes, ..CacheSetup::of(Capacity::Bytes(1_000)) };
+        Policy::named(name).expect("it is registered").setup(&setup).overhead_bytes
+    };
+    let lru = u32::try_from(CachePolicy::LRU.entry_bytes).expect("few");
+    assert!(lru > 0);
+    assert_eq!([of("lru", 100), of("sieve", 100), of("fifo", 100)], [100 + lru, 100, 100]);
+    // Published curves have none.
+    assert_eq!(of("lru", 0), 0);
+}

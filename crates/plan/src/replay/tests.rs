@@ -225,3 +225,36 @@ fn head_that_hits_is_no_use_for_the_policy() {
         assert_eq!(replay.hits, hits, "{exchange:?}");
     }
 }
+
+#[test]
+fn response_that_is_not_shared_leaves_a_marker_in_the_room() {
+    use Exchange::{NoLifetime, NotShareable, Planned};
+    // Two entries fit. A marker takes the place of 0, which takes that of 2; a redirect leaves none. A marker is no hit.
+    for (exchange, hits) in [(NotShareable, 0), (NoLifetime, 2)] {
+        let trace = exchanges(&[
+            (0, 0, Planned),
+            (1, 2, Planned),
+            (2, 1, exchange),
+            (3, 1, exchange),
+            (4, 0, Planned),
+            (5, 2, Planned),
+        ]);
+        let with_markers = CacheSetup { marker_bytes: 5, ..setup(1_000, 0, 0) };
+        let replay = run(&trace, CacheSetup { capacity: Capacity::Entries(2), ..with_markers });
+        assert_eq!((replay.hits, replay.loads), (hits, 6 - hits), "{exchange:?}");
+        // In bytes it is small: two of 10 fit with a marker, and its successor.
+        let replay = run(&trace, CacheSetup { capacity: Capacity::Bytes(30), ..with_markers });
+        assert_eq!(replay.hits, 2, "{exchange:?}");
+    }
+}
+
+#[test]
+fn entry_needs_its_reserved_bytes_until_it_is_stored() {
+    use Exchange::Planned;
+    // Two of 10 fit into 25, and not the second with 8 more beside the first.
+    let trace = exchanges(&[(0, 0, Planned), (1, 1, Planned), (2, 0, Planned)]);
+    for (reserved_bytes, hits) in [(5, 1), (8, 0)] {
+        let in_bytes = CacheSetup { capacity: Capacity::Bytes(25), ..setup(1_000, 0, 0) };
+        assert_eq!(run(&trace, CacheSetup { reserved_bytes, ..in_bytes }).hits, hits, "{reserved_bytes}");
+    }
+}

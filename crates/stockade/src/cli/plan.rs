@@ -17,8 +17,8 @@ use stockade_model::{
     units::{format_exact_size, parse_duration, parse_percent, parse_size},
 };
 use stockade_plan::{
-    Capacity, LatencyOption, LogFormat, OVERHEAD_BYTES, POLICIES, Policy, SizeOption, TtlOption, Warmup,
-    read::DroppedParameters, report::FORMATS, strategies::Candidate,
+    Capacity, LatencyOption, LogFormat, OVERHEAD_BYTES, POLICIES, Policy, RESERVED_BYTES, SizeOption,
+    TtlOption, Warmup, read::DroppedParameters, report::FORMATS, strategies::Candidate,
 };
 
 #[cfg(feature = "http")]
@@ -62,7 +62,7 @@ const GROWTH_MIN: f64 = 0.01;
 const GROWTH_MAX: f64 = 1_000.0;
 
 /// In less room no entry fits, by default.
-const BYTES_MIN: u64 = (16 * OVERHEAD_BYTES as u64).next_power_of_two();
+const BYTES_MIN: u64 = (16 * (OVERHEAD_BYTES + RESERVED_BYTES) as u64).next_power_of_two();
 
 #[derive(Debug, Args)]
 #[cfg_attr(feature = "http", expect(clippy::struct_excessive_bools, reason = "each is a flag of its own"))]
