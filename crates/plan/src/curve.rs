@@ -26,6 +26,9 @@ pub const SAMPLE_KEYS_MIN: usize = 16_384;
 /// The largest difference between a sampled point and the exact one, as a share of the requests.
 pub const ERROR_MAX: f64 = 0.005;
 
+/// The ttls that a plan compares without being asked, in seconds.
+pub const TTLS_S: [u64; 10] = [10, 60, 300, 900, 3_600, 6 * 3_600, 86_400, 7 * 86_400, 30 * 86_400, 365 * 86_400];
+
 /// For how long values are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetime {

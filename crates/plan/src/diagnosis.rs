@@ -9,7 +9,7 @@ use stockade_model::units::{format_count, format_span};
 
 pub(crate) use self::urls::UrlSample;
 use crate::{
-    curve::{CurveSettings, Lifetime, Point, sample},
+    curve::{CurveSettings, Lifetime, Point, TTLS_S, sample},
     recommend::Recommendation,
     replay::Ttl,
     report::percent,
@@ -29,8 +29,6 @@ const GAIN_MIN: f64 = 0.05;
 const ENOUGH: f64 = 0.8;
 /// Of requests for keys that several hosts share: they may be other pages.
 const SHARED_MIN: f64 = 0.05;
-/// The ttls that are tried, in seconds.
-const TTLS_S: [u64; 9] = [60, 300, 900, 3_600, 6 * 3_600, 86_400, 7 * 86_400, 30 * 86_400, 365 * 86_400];
 
 /// A reason for few hits.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -10,7 +10,7 @@
 //! A long log is replayed in a sample of its keys, a smaller one than for the curves: the rows are for comparison.
 
 use crate::{
-    curve::{CurveSettings, Lifetime, Point, SAMPLE_KEYS_MIN},
+    curve::{CurveSettings, Lifetime, Point, SAMPLE_KEYS_MIN, TTLS_S},
     recommend::{Peak, Recommendation},
     replay::{Replay, Ttl},
     report::Plan,
@@ -19,8 +19,6 @@ use crate::{
 
 /// Each row is a replay of so many requests, or of a few more.
 const SAMPLE_REQUESTS: usize = 250_000;
-/// The ttls that are shown, in seconds.
-const TTLS_S: [u64; 7] = [10, 60, 300, 3_600, 6 * 3_600, 86_400, 7 * 86_400];
 
 /// The figures of the chosen cache under one condition.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -232,10 +230,16 @@ mod tests {
         assert_eq!(figures(outlook.planned), (0.9, 0.1));
         assert!((outlook.planned.loads_per_s_in_busiest_minute.per_s - 0.1).abs() < 1e-9);
         let ttls: Vec<_> = outlook.ttls.iter().map(|(ttl_s, outcome)| (*ttl_s, figures(*outcome))).collect();
-        // 6,000 seconds have 600, 100, 20, 2 and 1 loads.
+        // 6,000 seconds have 600, 100, 20, 7, 2 and 1 loads.
         assert_eq!(
-            ttls[..4],
-            [(10, (0.9, 0.1)), (60, (0.983, 0.017)), (300, (0.997, 0.003)), (3_600, (1.0, 0.0))]
+            ttls[..5],
+            [
+                (10, (0.9, 0.1)),
+                (60, (0.983, 0.017)),
+                (300, (0.997, 0.003)),
+                (900, (0.999, 0.001)),
+                (3_600, (1.0, 0.0))
+            ]
         );
         assert_eq!(outlook.ttls[1].1.age_max_ns, 59 * SECOND_NS);
         // The last one is longer than the log.
