@@ -56,22 +56,53 @@ fn replaced(text: &str, is_replaced: impl Fn(char) -> bool) -> Cow<'_, str> {
     if text.contains(&is_replaced) { text.replace(&is_replaced, "\u{fffd}").into() } else { text.into() }
 }
 
-/// A [`printable`] text in lines of at most `columns` characters, and of one at least. A longer word, such as a URL, is divided.
+/// The columns of a terminal that a [`printable`] text takes: two for a wide character (UAX 11), none for a mark on the one before it.
+///
+/// ```
+/// use stockade_model::message::columns;
+///
+/// assert_eq!(columns("cafe\u{301} \u{6771}\u{4eac}"), 9);
+/// ```
+#[cfg(feature = "columns")]
+#[must_use]
+pub fn columns(text: &str) -> usize {
+    text.chars().map(columns_of).sum()
+}
+
+#[cfg(feature = "columns")]
+fn columns_of(c: char) -> usize {
+    // Replaced where it is shown.
+    unicode_width::UnicodeWidthChar::width(c).unwrap_or(1)
+}
+
+/// The start of a text that takes at most so many [`columns`].
+#[cfg(feature = "columns")]
+#[must_use]
+pub fn cut(text: &str, columns_max: usize) -> &str {
+    let mut width = 0;
+    let mut end = text.char_indices().skip_while(|(_, c)| {
+        width += columns_of(*c);
+        width <= columns_max
+    });
+    end.next().map_or(text, |(end, _)| &text[..end])
+}
+
+/// A [`printable`] text in lines of at most so many [`columns`], two at least. A longer word, such as a URL, is divided.
 ///
 /// ```
 /// use stockade_model::message::wrapped;
 ///
 /// assert_eq!(wrapped("one two http://long.example", 8), ["one two", "http://l", "ong.exam", "ple"]);
 /// ```
+#[cfg(feature = "columns")]
 #[must_use]
-pub fn wrapped(text: &str, columns: usize) -> Vec<String> {
-    let columns = columns.max(1);
+pub fn wrapped(text: &str, columns_max: usize) -> Vec<String> {
+    let columns_max = columns_max.max(2);
     let mut lines = Vec::new();
     // Spaces stay as they are within a line.
     let (mut line, mut width) = (String::new(), 0);
     for word in printable(text).split(' ') {
-        let length = word.chars().count();
-        if width > 0 && width + 1 + length > columns {
+        if width > 0 && width + 1 + columns(word) > columns_max {
             lines.push(std::mem::take(&mut line));
             width = 0;
         } else if width > 0 {
@@ -79,12 +110,12 @@ pub fn wrapped(text: &str, columns: usize) -> Vec<String> {
             width += 1;
         }
         for c in word.chars() {
-            if width == columns {
+            if width + columns_of(c) > columns_max {
                 lines.push(std::mem::take(&mut line));
                 width = 0;
             }
             line.push(c);
-            width += 1;
+            width += columns_of(c);
         }
     }
     if !line.is_empty() || lines.is_empty() {

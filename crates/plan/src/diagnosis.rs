@@ -9,7 +9,7 @@ use stockade_model::units::{format_count, format_span};
 
 pub(crate) use self::urls::UrlSample;
 use crate::{
-    curve::{CurveSettings, Lifetime, Point, sample},
+    curve::{CurveSettings, Lifetime, Point, TTLS_S, sample},
     recommend::Recommendation,
     replay::Ttl,
     report::percent,
@@ -22,15 +22,13 @@ const HITS_FEW: f64 = 0.1;
 /// Most of the requests.
 const MOST: f64 = 0.5;
 /// Of requests for keys that are requested once: a cache is of no use.
-const UNIQUE_MIN: f64 = 0.9;
+pub(crate) const UNIQUE_MIN: f64 = 0.9;
 /// Hit ratios that differ by less are the same.
 const GAIN_MIN: f64 = 0.05;
 /// A ttl is long enough with this share of the hits that no ttl at all gives.
 const ENOUGH: f64 = 0.8;
 /// Of requests for keys that several hosts share: they may be other pages.
 const SHARED_MIN: f64 = 0.05;
-/// The ttls that are tried, in seconds.
-const TTLS_S: [u64; 9] = [60, 300, 900, 3_600, 6 * 3_600, 86_400, 7 * 86_400, 30 * 86_400, 365 * 86_400];
 
 /// A reason for few hits.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -44,7 +44,7 @@ pub enum Exchange {
 
 impl Exchange {
     /// All of them, by number.
-    const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Planned,
         Self::NotFound,
         Self::Declared,

@@ -25,6 +25,7 @@ use crate::{
     exchange::Exchange,
     peaks::Peaks,
     policy::{EvictionPolicy, PolicySetup},
+    routes::RouteTtls,
     scale::scaled,
     trace::{Access, Key, NEVER, Request, Trace},
 };
@@ -126,6 +127,8 @@ pub struct CacheSetup {
     pub swr_ns: u64,
     /// How long a load takes, in nanoseconds.
     pub latency_ns: u64,
+    /// The ttls of routes, in place of `ttl`. A response of 404 has `ttl`, unless nothing of its route is stored.
+    pub routes: RouteTtls,
 }
 
 impl CacheSetup {
@@ -141,11 +144,12 @@ impl CacheSetup {
             ttl: Ttl::Never,
             swr_ns: 0,
             latency_ns: 0,
+            routes: RouteTtls::NONE,
         }
     }
 
     fn is_timed(&self) -> bool {
-        self.ttl != Ttl::Never || self.latency_ns > 0
+        self.ttl != Ttl::Never || self.latency_ns > 0 || !self.routes.is_none()
     }
 }
 
@@ -449,7 +453,14 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
     /// For how long the response to a request is fresh; 0: it is not stored.
     fn ttl_ns(&self, trace: &Trace, index: usize) -> u64 {
         let logged = || trace.ttl_ns(index);
-        match (trace.requests()[index].exchange(), self.setup.ttl) {
+        let request = trace.requests()[index];
+        let exchange = request.exchange();
+        match (exchange, self.setup.routes.ttl_ns(request.route())) {
+            (Exchange::Planned | Exchange::Head, Some(ttl_ns)) => return ttl_ns,
+            (Exchange::NotFound, Some(0)) => return 0,
+            _ => {}
+        }
+        match (exchange, self.setup.ttl) {
             (Exchange::NotShareable | Exchange::NoLifetime, _) => 0,
             (Exchange::Declared, _) => logged().unwrap_or(0),
             (_, Ttl::Never) => NONE,

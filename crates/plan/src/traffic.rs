@@ -159,7 +159,7 @@ fn split_url<'a>(host: Option<&'a str>, url: &'a str) -> (Option<&'a str>, &'a [
 }
 
 /// The first segment of a path, with the slashes beside it. That of a number or an id is `*`.
-fn route(path: &[u8]) -> &[u8] {
+pub(crate) fn route(path: &[u8]) -> &[u8] {
     let start = usize::from(path.starts_with(b"/"));
     let end = memchr(b'/', &path[start..]).map_or(path.len(), |end| start + end);
     match &path[start..end] {
