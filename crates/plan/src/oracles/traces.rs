@@ -1,6 +1,6 @@
 //! Published traces, and the misses that others count for them.
 //!
-//! Both come from the simulator of Caffeine 3.2.3 (Apache License 2.0), `web12.trace.xz` and, of AdaptSize, `request.trace.xz`. The
+//! Both come from the simulator of Caffeine 3.2.3 (Apache License 2.0), `web12.trace.xz` and, of `AdaptSize`, `request.trace.xz`. The
 //! keys are numbered in the order of their first requests.
 
 use std::time::Duration;
