@@ -213,6 +213,7 @@ pub fn plan(
         curves,
         recommendation,
         strategies: None,
+        verification: None,
         assumptions,
         traffic,
         without_bots,
