@@ -220,6 +220,7 @@ pub fn plan(
         curves,
         recommendation,
         strategies: None,
+        verification: None,
         assumptions,
         traffic,
         without_bots,

@@ -1,7 +1,7 @@
 //! An experiment that confirms a plan: a part of the log through the real proxy, as `stockade run` does it.
 //!
 //! ```text
-//! the busiest part of the log -> faster, so that it takes half a minute; lifetimes are shorter by as much
+//! the busiest part of the log -> faster, so that it takes half a minute or as long as the caller says; lifetimes are shorter by as much
 //!     -> plan.toml, requests.jsonl, recipe.json          for the proxy
 //!     -> a replay with the same requests and lifetimes   the prediction
 //! ```
@@ -14,6 +14,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
     ops::Range,
+    time::Duration,
 };
 
 use serde_json::json;
@@ -31,8 +32,8 @@ use crate::{
     trace::{Key, NewRequest, Request, SECOND_NS, Trace, TraceBuilder, busiest},
 };
 
-/// How long the load takes, at most.
-const LOAD_NS: u64 = 30_000_000_000;
+/// The usual time of the load.
+pub const LOAD_TIME: Duration = Duration::from_secs(30);
 /// The most requests.
 const REQUESTS_MAX: usize = 60_000;
 /// The shortest ttl: the proxy's clock has steps of a millisecond, and a load takes about one.
@@ -61,6 +62,10 @@ pub struct Experiment {
     pub arms: Vec<PredictedArm>,
     /// The number of requests.
     pub requests_count: u64,
+    /// How long a load takes.
+    pub latency: Duration,
+    /// The answers by status.
+    pub statuses: BTreeMap<u16, u64>,
 }
 
 /// A cache of the experiment.
@@ -75,24 +80,29 @@ pub struct PredictedArm {
     pub hit_ratio: Option<f64>,
     /// Loads of GET, those in the background included.
     pub loads: u64,
+    /// The shortest time for which a response is fresh; `None`: all are for ever.
+    pub shortest_lifetime: Option<Duration>,
 }
 
-/// The experiment that confirms a plan; `None` without a recommendation.
+/// The experiment that confirms a plan, whose load takes `load_time` at most; `None` without a recommendation. In a longer time than
+/// [`LOAD_TIME`] it is the same part of the log, slower.
 #[must_use]
-pub fn experiment(plan: &Plan) -> Option<Experiment> {
+pub fn experiment(plan: &Plan, load_time: Duration) -> Option<Experiment> {
     let recommendation = plan.recommendation.as_ref().ok()?;
     let ttl_ns = recommendation.lifetime.ttl.default_ns();
+    let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let fastest_ns = nanos(load_time.min(LOAD_TIME));
     let of_routes =
         recommendation.routes.routes.iter().map(|route| route.ttl_ns).filter(|ttl_ns| *ttl_ns > 0);
     let span_max = ttl_ns
         .into_iter()
         .chain(of_routes)
         .min()
-        .map_or(u64::MAX, |ttl_ns| (ttl_ns / TTL_MIN_NS).max(1).saturating_mul(LOAD_NS));
+        .map_or(u64::MAX, |ttl_ns| (ttl_ns / TTL_MIN_NS).max(1).saturating_mul(fastest_ns));
     let requests = plan.trace.requests();
     let part = busiest(requests, span_max, REQUESTS_MAX);
     let span_ns = requests[part.clone()].last()?.at_ns - requests[part.clone()].first()?.at_ns;
-    let speed = (span_ns as f64 / LOAD_NS as f64).max(1.0);
+    let speed = (span_ns as f64 / nanos(load_time) as f64).max(1.0);
     let is_logged = matches!(recommendation.lifetime.ttl, Ttl::Logged { .. });
     // Larger bodies are cut: they are larger than any entry of the cache, and the origin keeps all of them.
     let largest = recommendation.max_object.unwrap_or(0).saturating_mul(2).max(BODY_BYTES_MAX.into());
@@ -126,6 +136,10 @@ pub fn experiment(plan: &Plan) -> Option<Experiment> {
                 hit_ratio: ratio(replay.hits, replay.requests + failed_writes - replay.forwarded)
                     .filter(|_| !has_not_found),
                 loads: replay.loads - replay.forwarded,
+                shortest_lifetime: arm.lifetime.ttl.default_ns().map(|ttl_ns| {
+                    let logged_ns = replayed.pages.iter().filter_map(|page| page.kind.lifetime_ns());
+                    Duration::from_nanos(logged_ns.filter(|ttl_ns| *ttl_ns > 0).fold(ttl_ns, u64::min))
+                }),
             }
         })
         .collect();
@@ -135,6 +149,8 @@ pub fn experiment(plan: &Plan) -> Option<Experiment> {
         recipe: replayed.recipe(plan.settings.latency_ns, ttl_ns.is_some()),
         arms: predicted,
         requests_count: trace.totals().requests,
+        latency: Duration::from_nanos(latency_ns),
+        statuses: replayed.statuses(),
     })
 }
 
@@ -264,6 +280,8 @@ impl Replayed {
                 Exchange::Write => {
                     last.get(&key).copied().filter(|page| page.kind != PageKind::NotFound).unwrap_or(own)
                 }
+                // It fails on a page of its own.
+                Exchange::Passed => own,
                 Exchange::Head | Exchange::HeadOther => last.get(&key).copied().unwrap_or(own),
                 _ => *last.entry(key).insert_entry(own).get(),
             };
@@ -287,7 +305,7 @@ impl Replayed {
                     other => other,
                 },
                 bytes: Some(page.bytes.into()),
-                ttl_ns: page.kind.seconds().map(|seconds| u64::from(seconds) * SECOND_NS),
+                ttl_ns: page.kind.lifetime_ns(),
             });
         }
         Self { trace: builder.finish(), pages }
@@ -335,6 +353,15 @@ impl Replayed {
         format!("{}\n", json!(routes))
     }
 
+    /// The number of requests by the status of their page.
+    fn statuses(&self) -> BTreeMap<u16, u64> {
+        let mut statuses = BTreeMap::new();
+        for request in self.trace.requests() {
+            *statuses.entry(self.pages[request.key() as usize].kind.status()).or_default() += 1;
+        }
+        statuses
+    }
+
     fn has(&self, kind: PageKind) -> bool {
         self.pages.iter().any(|page| page.kind == kind)
     }
@@ -366,6 +393,10 @@ impl PageKind {
             Self::Fresh(seconds) | Self::Moved(seconds) => Some(seconds),
             _ => None,
         }
+    }
+
+    fn lifetime_ns(self) -> Option<u64> {
+        self.seconds().map(|seconds| u64::from(seconds) * SECOND_NS)
     }
 
     /// True if a response to HEAD freshens it.
@@ -434,7 +465,7 @@ fn toml(
         // Until just after the last request: a shorter log would begin again.
         trace.totals().span_ns / 1_000 + 1,
     );
-    for (arm, PredictedArm { name, cache, hit_ratio, loads }) in arms.iter().zip(predicted) {
+    for (arm, PredictedArm { name, cache, hit_ratio, loads, .. }) in arms.iter().zip(predicted) {
         let _ = write!(
             text,
             "\n[[arm]]\nname  = \"{name}\"\n{}",
@@ -489,7 +520,7 @@ mod tests {
 
     #[test]
     fn key_of_several_sizes_and_kinds_becomes_several_pages() {
-        use Exchange::{Head, NotFound, NotShareable, Planned, Write};
+        use Exchange::{Head, HeadOther, NotFound, NotShareable, Passed, Planned, Write};
         let mut builder = TraceBuilder::new(usize::MAX, 1);
         for (at_ns, exchange, bytes) in [
             (10, Planned, 1_000),
@@ -498,13 +529,15 @@ mod tests {
             (40, Planned, 1_000),
             (50, Head, 0),
             (60, NotShareable, 10),
+            (65, HeadOther, 0),
+            (66, Passed, 512),
             (70, Write, 300),
             (80, NotFound, 300),
             (90, Write, 512),
         ] {
             builder.push(&NewRequest { exchange, bytes: Some(bytes), ..NewRequest::read(at_ns, b"a") });
         }
-        let replayed = Replayed::of(&builder.finish(), 0..9, 2.0, BODY_BYTES_MAX, false, &RouteTtls::NONE);
+        let replayed = Replayed::of(&builder.finish(), 0..11, 2.0, BODY_BYTES_MAX, false, &RouteTtls::NONE);
         let methods_and_paths: Vec<String> = replayed
             .lines()
             .lines()
@@ -521,6 +554,8 @@ mod tests {
             format!("GET {page}"),
             format!("HEAD {page}"),
             "GET /11b-private/0".to_owned(),
+            "HEAD /11b-private/0".to_owned(),
+            "POST /512b-refused/0".to_owned(),
             "POST /11b-private/0".to_owned(),
             "GET /304b-not-found/0".to_owned(),
             "POST /512b/0".to_owned(),
@@ -539,10 +574,16 @@ mod tests {
                 (Some(200), Some("private, no-store")),
                 (Some(404), Some("public")),
                 (Some(200), Some("public")),
+                (Some(422), None),
                 (Some(200), Some("public")),
                 (Some(200), Some("public")),
             ]
         );
+        // A write that is logged as successful is one in the replay, and HEAD has the effect of its page.
+        let statuses = BTreeMap::from([(200, 9), (404, 1), (422, 1)]);
+        assert_eq!(replayed.statuses(), statuses);
+        let exchanges: Vec<_> = replayed.trace.requests()[4..7].iter().map(Request::exchange).collect();
+        assert_eq!(exchanges, [Head, NotShareable, HeadOther]);
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub mod strategies;
 mod testing;
 pub mod trace;
 pub mod traffic;
+pub mod verify;
 mod warmup;
 
 pub use assemble::{

@@ -8,10 +8,14 @@ mod outlook;
 mod table;
 mod text;
 mod traffic;
+mod verify;
 
 use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
-pub use self::live::{LIVE_FORMATS, LiveShadow, RenderLive};
+pub use self::{
+    live::{LIVE_FORMATS, LiveShadow, RenderLive},
+    verify::verification_text,
+};
 
 use stockade_model::units::{
     format_count, format_duration, format_exact_size, format_size, format_span, ratio,
@@ -30,6 +34,7 @@ use crate::{
     strategies::{OriginModel, StrategyFigures},
     trace::{Request, Trace},
     traffic::Traffic,
+    verify::Verification,
 };
 
 /// A smaller share of the loads is shown as nothing.
@@ -74,6 +79,8 @@ pub struct Plan {
     pub findings: Vec<Finding>,
     /// The cache under other conditions, if the caller asked for them.
     pub outlook: Option<Outlook>,
+    /// Predicted and measured figures, if the plan was verified. The text of the plan goes before them.
+    pub verification: Option<Verification>,
 }
 
 /// Strategies on the busiest part of the log.

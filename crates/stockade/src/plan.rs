@@ -15,7 +15,7 @@ use stockade_plan::{
     outlook::outlook,
     plan as compute,
     read::{DroppedParameters, KeyRules, REQUESTS_MAX, read},
-    report::{FORMATS, Plan, StrategyRuns},
+    report::{FORMATS, Plan, StrategyRuns, verification_text},
     strategies::{OriginModel, Part, run as run_strategies},
 };
 
@@ -96,14 +96,26 @@ pub fn plan(args: &PlanArgs) -> Result<Exit, CommandError> {
     if let Some(setting) = ignored_query(&args.drop_parameters) {
         plan.assumptions.push(format!("The keys are those of a route of the proxy with {setting}."));
     }
-    if let Some((_, render)) = FORMATS.iter().find(|(name, _)| *name == args.format) {
-        match print(&render(&plan)) {
-            // The reader has seen enough, as `head` has.
-            Err(CommandError::Output(error)) if error.kind() == ErrorKind::BrokenPipe => {}
-            printed => printed?,
-        }
+    let Some((format, render)) = FORMATS.iter().find(|(name, _)| *name == args.format) else {
+        return Ok(Exit::Done);
+    };
+    if *format != "text" {
+        let exit = confirm(args, &mut plan)?;
+        return print_unless_closed(&render(&plan)).map(|()| exit);
     }
-    confirm(args, &plan)
+    // A person reads the plan while it is verified.
+    print_unless_closed(&render(&plan))?;
+    let exit = confirm(args, &mut plan)?;
+    print_unless_closed(&verification_text(&plan).unwrap_or_default())?;
+    Ok(exit)
+}
+
+/// A closed pipe is no error: the reader has seen enough, as `head` has.
+fn print_unless_closed(text: &str) -> Result<(), CommandError> {
+    match print(text) {
+        Err(CommandError::Output(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        printed => printed,
+    }
 }
 
 /// A sentence about values that an access log lacks, or about its time zone. A trace lacks them by its format.
@@ -166,7 +178,7 @@ fn strategies(args: &PlanArgs, plan: &Plan) -> Result<Option<StrategyRuns>, Comm
 }
 
 /// Writes the experiment that confirms the plan, and runs it, where the arguments say so.
-fn confirm(args: &PlanArgs, plan: &Plan) -> Result<Exit, CommandError> {
+fn confirm(args: &PlanArgs, plan: &mut Plan) -> Result<Exit, CommandError> {
     #[cfg(feature = "http")]
     let verify = args.verify;
     #[cfg(not(feature = "http"))]
@@ -174,8 +186,8 @@ fn confirm(args: &PlanArgs, plan: &Plan) -> Result<Exit, CommandError> {
     if args.experiment.is_none() && !verify {
         return Ok(Exit::Done);
     }
-    let experiment =
-        experiment(plan).ok_or_else(|| CommandError::Usage("there is no plan to confirm".to_owned()))?;
+    let experiment = experiment(plan, args.verify_time)
+        .ok_or_else(|| CommandError::Usage("there is no plan to confirm".to_owned()))?;
     let directory = args.experiment.clone().unwrap_or_else(|| default_directory(Path::new("plan")));
     let file = directory.join("plan.toml");
     fs::create_dir_all(&directory)
@@ -190,7 +202,10 @@ fn confirm(args: &PlanArgs, plan: &Plan) -> Result<Exit, CommandError> {
         return Ok(Exit::Done);
     }
     #[cfg(feature = "http")]
-    return verify::verify(&experiment, &file, &directory.join("record"));
+    {
+        let verification = verify::verify(&experiment, &file, &directory.join("record"))?;
+        Ok(verify::exit(plan.verification.insert(verification)))
+    }
     #[cfg(not(feature = "http"))]
     Ok(Exit::Done)
 }

@@ -6,7 +6,7 @@ use stockade_record::page::{THEME_STYLE, UPLOT_NOTICE, UPLOT_SCRIPT, UPLOT_STYLE
 
 use super::{
     Plan, answer, cache_block, capacity_text, curve_heading, curve_table, facts, notes, outlook, route_block,
-    sentences, strategies_heading, strategies_table, table::Table, traffic,
+    sentences, strategies_heading, strategies_table, table::Table, traffic, verify,
 };
 use crate::{
     curve::{Lifetime, Point},
@@ -56,6 +56,7 @@ pub(super) fn render(plan: &Plan) -> String {
                         p { (strategies_heading(runs)) "." }
                         (table_of("Strategies", &strategies_table(runs)))
                     }
+                    (verify::html(plan))
                     @if let Some((heading, tables, without_bots)) = traffic::tables(plan) {
                         h2 { "Traffic" }
                         p { (heading) }
@@ -114,7 +115,7 @@ fn curves(plan: &Plan, number: usize, lifetime: Lifetime) -> Markup {
 }
 
 /// A table that scrolls sideways. `name` is for screen readers.
-fn table_of(name: &str, table: &Table) -> Markup {
+pub(super) fn table_of(name: &str, table: &Table) -> Markup {
     html! {
         div.wide tabindex="0" role="region" aria-label=(name) {
             table {

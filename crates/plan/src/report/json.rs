@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use stockade_model::units::{format_duration, milliseconds};
 
-use super::{Plan, RouteBlock, outlook, traffic};
+use super::{Plan, RouteBlock, outlook, traffic, verify};
 use crate::{
     curve::{Curve, Point},
     exchange::Exchange,
@@ -69,6 +69,9 @@ pub(super) fn render(plan: &Plan) -> String {
             "outage_s": runs.origin.outage.as_secs_f64(),
             "runs": runs.figures.iter().map(strategy).collect::<Vec<_>>(),
         });
+    }
+    if let Some(of) = &plan.verification {
+        json["verified"] = verify::json(of);
     }
     if !plan.has_times {
         json.as_object_mut().map(|json| json.remove("span_s"));

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{
     Plan, answer, cache_block, curve_heading, curve_table, facts, notes, outlook, route_block, sentences,
-    strategies_heading, strategies_table, traffic,
+    strategies_heading, strategies_table, traffic, verify,
 };
 
 pub(super) fn render(plan: &Plan) -> String {
@@ -42,6 +42,7 @@ pub(super) fn render(plan: &Plan) -> String {
             strategies_table(runs).markdown()
         );
     }
+    text += &verify::markdown(plan);
     if let Some((heading, tables, without_bots)) = traffic::tables(plan) {
         let _ = write!(text, "## Traffic\n\n{heading}\n\n");
         for (_, table) in tables {

@@ -29,7 +29,7 @@ const COMPARED: [&str; 3] = ["fifo", "w-tinylfu", "belady"];
 
 /// The arguments of a plan from a log.
 #[cfg(feature = "http")]
-const LOG_ARGS: [&str; 22] = [
+const LOG_ARGS: [&str; 23] = [
     "logs",
     "input",
     "memory",
@@ -52,6 +52,7 @@ const LOG_ARGS: [&str; 22] = [
     "origin_workers",
     "experiment",
     "verify",
+    "verify_time",
 ];
 
 /// The largest file with a `[cache]` table.
@@ -60,6 +61,10 @@ const STRATEGY_BYTES_MAX: u64 = 16 << 20;
 /// Bounds of `--traffic`.
 const GROWTH_MIN: f64 = 0.01;
 const GROWTH_MAX: f64 = 1_000.0;
+
+/// Bounds of `--verify-time`.
+const VERIFY_TIME_MIN: Duration = Duration::from_secs(1);
+const VERIFY_TIME_MAX: Duration = Duration::from_hours(1);
 
 /// In less room no entry fits, by default.
 const BYTES_MIN: u64 = (16 * (OVERHEAD_BYTES + RESERVED_BYTES) as u64).next_power_of_two();
@@ -147,6 +152,9 @@ pub struct PlanArgs {
     #[cfg(feature = "http")]
     #[arg(long, conflicts_with = "no_overhead")]
     pub verify: bool,
+    /// Time that each cache of that experiment is measured for: a slower replay depends less on a busy machine
+    #[arg(long, value_name = "D", default_value = "30s", value_parser = verify_time)]
+    pub verify_time: Duration,
     /// Format on standard output
     #[arg(long, default_value = "text", value_parser = PossibleValuesParser::new(FORMATS.map(|(name, _)| name)))]
     pub format: String,
@@ -315,6 +323,12 @@ fn growth(text: &str) -> Result<f64, String> {
     times
         .filter(|times| (GROWTH_MIN..=GROWTH_MAX).contains(times))
         .ok_or_else(|| format!("write a number from {GROWTH_MIN} to {GROWTH_MAX}, such as x2"))
+}
+
+fn verify_time(text: &str) -> Result<Duration, String> {
+    let time = parse_duration(text).map_err(|error| error.to_string())?;
+    let bounds = VERIFY_TIME_MIN..=VERIFY_TIME_MAX;
+    if bounds.contains(&time) { Ok(time) } else { Err("write a time from 1s to 1h, such as 2m".to_owned()) }
 }
 
 fn warmup(text: &str) -> Result<Warmup, String> {

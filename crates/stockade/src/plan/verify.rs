@@ -1,23 +1,33 @@
-//! `stockade plan --verify`: predicted beside measured figures.
+//! `stockade plan --verify`: measures what a plan predicts.
 
-use std::{fmt::Write as _, path::Path};
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use stockade_lab::{
-    report::{json, verdict},
+    metrics::{ArmFigures, Results},
     run::{self, Options, RunObserver},
     spec::Experiment as LabExperiment,
 };
-use stockade_model::units::format_count;
-use stockade_plan::experiment::{Experiment, TOLERANCE};
+use stockade_plan::{
+    experiment::Experiment,
+    verify::{MeasuredArm, Verdict, Verification},
+};
+use stockade_record::{
+    histogram::Distribution,
+    record::{HttpFigures, Record, Run},
+};
 
 use crate::{
     exit::{CommandError, Exit},
     progress::{LiveScreen, RunView, stop_on_signals},
-    run::{own_program, print},
+    run::own_program,
 };
 
-/// Runs the experiment, and prints a line for each of its caches.
-pub fn verify(planned: &Experiment, file: &Path, record_directory: &Path) -> Result<Exit, CommandError> {
+/// Runs the experiment, and judges each of its caches.
+pub fn verify(
+    planned: &Experiment,
+    file: &Path,
+    record_directory: &Path,
+) -> Result<Verification, CommandError> {
     let experiment = LabExperiment::load(file)?;
     let options = Options::new(own_program()?);
     let mut observers: Vec<Box<dyn RunObserver>> =
@@ -25,38 +35,52 @@ pub fn verify(planned: &Experiment, file: &Path, record_directory: &Path) -> Res
     let (record, results) =
         run::run(experiment, &options, record_directory, &stop_on_signals(), &mut observers)?;
     drop(observers);
-    let report: serde_json::Value =
-        serde_json::from_str(&json::report(&record, &results, None)).unwrap_or_default();
-
-    let mut text = format!(
-        "\nPredicted and measured with {} requests through the real proxy\n\n",
-        format_count(planned.requests_count)
+    let verification = Verification::of(planned, |arm| measured(&record, &results, arm));
+    say!(
+        "\n{}; record, report.md and report.html in {}",
+        verification.verdict().name(),
+        record_directory.display()
     );
-    for arm in &planned.arms {
-        let measured = &report["arms"][arm.name];
-        let _ = writeln!(text, "{}: {}", arm.name, arm.cache);
-        if let Some(predicted) = arm.hit_ratio {
-            text += &line("hit ratio", predicted, measured["hit_ratio"].as_f64());
-        }
-        let per_request = |loads: f64| loads / planned.requests_count as f64;
-        let loads = measured["source_loads"].as_f64().map(per_request);
-        text += &line("loads per request", per_request(arm.loads as f64), loads);
-    }
-    print(&text)?;
-    say!("\n{}; record, report.md and report.html in {}", verdict(&record), record_directory.display());
-    Ok(Exit::of(&record))
+    Ok(verification)
 }
 
-fn line(name: &str, predicted: f64, measured: Option<f64>) -> String {
-    let Some(measured) = measured else {
-        return format!("  {name:<18} predicted {:.2} %, not measured\n", 100.0 * predicted);
+/// The exit of the command.
+pub fn exit(verification: &Verification) -> Exit {
+    match verification.verdict() {
+        Verdict::Supported => Exit::Done,
+        Verdict::Refuted => Exit::Refuted,
+        Verdict::Invalid => Exit::Undecided,
+    }
+}
+
+/// The figures of an arm; `None`: it was not measured to its end.
+fn measured(record: &Record, results: &Results, arm: &str) -> Option<MeasuredArm> {
+    let run = record.runs.iter().find(|run| run.arm == arm)?;
+    let figures = ArmFigures::of(results, &run.test, arm)?;
+    let HttpFigures { status_codes, invalid, disturbed, .. } = run.http.clone()?;
+    let p99 = |times: &Option<Distribution>| {
+        times.as_ref().map_or(Duration::ZERO, |times| Duration::from_secs_f64(times.p99_ms / 1e3))
     };
-    let difference = measured - predicted;
-    let note = if difference.abs() > TOLERANCE { "  more than a point off" } else { "" };
-    format!(
-        "  {name:<18} predicted {:.2} %, measured {:.2} %, {:+.2} points{note}\n",
-        100.0 * predicted,
-        100.0 * measured,
-        100.0 * difference
-    )
+    Some(MeasuredArm {
+        requests: figures.requests,
+        hit_ratio: figures.hit_ratio,
+        loads: figures.source_loads,
+        send_lag_p99: p99(&figures.send_lag),
+        service_p99: p99(&figures.service),
+        statuses: status_codes,
+        failures: failures(run),
+        loads_refused: run.cache.loads_refused + run.cache.loads_rejected,
+        invalid,
+        disturbed,
+    })
+}
+
+/// Requests without a response, by class: the other errors are statuses.
+fn failures(run: &Run) -> BTreeMap<String, u64> {
+    let is_status = |error: &str| error.starts_with("status ");
+    run.errors
+        .iter()
+        .filter(|(error, _)| !is_status(error))
+        .map(|(error, count)| (error.clone(), *count))
+        .collect()
 }

@@ -1,6 +1,7 @@
 //! `plan`: from an access log to a `[cache]` block.
 
 mod page;
+mod verify;
 
 use std::{
     fmt::Write as _,
