@@ -14,7 +14,7 @@ use crate::{
     peaks::Peaks,
     policy::Policy,
     replay::{Capacity, Replay, Ttl},
-    routes::{PlannedCache, RoutePlan},
+    routes::{Candidates, PlannedCache, RoutePlan, RouteTtls},
     trace::Trace,
 };
 
@@ -188,8 +188,8 @@ pub fn recommend(
     })
 }
 
-/// The size, unless it is given, and the routes with a ttl of their own. A longer ttl needs more room: the routes without a limit come first,
-/// then the room for them, and the routes that save loads in that room.
+/// The size, unless it is given, and the routes with a ttl of their own. A longer ttl needs more room: the size is that
+/// for all candidates, and then those stay that save loads in it.
 fn size_and_routes(
     whole: &Trace,
     curve: &Curve,
@@ -201,23 +201,25 @@ fn size_and_routes(
     let trace = sampled.as_ref().unwrap_or(whole);
     let cache =
         |capacity| PlannedCache { settings, policy: curve.policy, capacity, lifetime: curve.lifetime };
+    let candidates = Candidates::of(trace, curve.lifetime, ttl_max_ns);
     let capacity = memory.unwrap_or_else(|| {
-        let sizes = &settings.sizes;
-        let largest = sizes[sizes.len() - 1];
-        let unlimited = largest.times(2.0_f64.powi(DOUBLINGS_MAX));
-        let routes = cache(unlimited).routes(trace, ttl_max_ns);
-        let with_routes = CurveSettings { routes: routes.ttls(whole), ..settings.clone() };
-        let mut capacity = sizes[enough(sizes, &exact_loads(whole, curve, &with_routes))];
-        let loads = |capacity| cache(capacity).replay(trace, &routes.routes).loads as f64;
-        while !routes.routes.is_empty()
-            && (largest.size()..unlimited.size()).contains(&capacity.size())
-            && saved(loads(capacity), loads(capacity.times(2.0))) >= SAVED_MIN
-        {
-            capacity = capacity.times(2.0);
+        let (sizes, longer) = (&settings.sizes, candidates.longer());
+        let routes = RouteTtls::of(whole, longer.clone().map(|route| (&*route.name, route.ttl_ns)));
+        let with_routes = CurveSettings { routes, ..settings.clone() };
+        // Ten replays of a long log for the routes alone would take too long.
+        let replayed = if routes.is_none() { whole } else { trace };
+        let mut capacity = sizes[enough(sizes, &exact_loads(replayed, curve, &with_routes))];
+        if capacity == sizes[sizes.len() - 1] && !routes.is_none() {
+            let loads = |capacity| cache(capacity).replay(trace, longer.clone()).loads as f64;
+            let saves =
+                |capacity: &Capacity| saved(loads(*capacity), loads(capacity.times(2.0))) >= SAVED_MIN;
+            let doubled = (0..DOUBLINGS_MAX).map(|power| capacity.times(2.0_f64.powi(power)));
+            let larger = doubled.take_while(saves).last();
+            capacity = larger.map_or(capacity, |larger| larger.times(2.0));
         }
         capacity
     });
-    (capacity, cache(capacity).routes(trace, ttl_max_ns))
+    (capacity, cache(capacity).routes(trace, &candidates))
 }
 
 fn loads(curve: &Curve, size: usize) -> f64 {

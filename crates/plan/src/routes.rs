@@ -243,13 +243,8 @@ impl PlannedCache<'_> {
         self.policy.replay(trace, &CacheSetup { routes: ttls, ..setup })
     }
 
-    /// The routes that save loads or bytes, with ttls of at most `ttl_max_ns`.
-    pub(crate) fn routes(&self, trace: &Trace, ttl_max_ns: u64) -> RoutePlan {
-        let Ttl::Fixed(ttl_ns) = self.lifetime.ttl else { return RoutePlan::default() };
-        if trace.routes().is_empty() {
-            return RoutePlan::default();
-        }
-        let (savers, shorter) = candidates(trace, self.lifetime, ttl_ns, ttl_max_ns);
+    /// The routes that save loads or bytes in this cache.
+    pub(crate) fn routes(&self, trace: &Trace, Candidates { savers, shorter }: &Candidates) -> RoutePlan {
         if savers.is_empty() {
             return RoutePlan::default();
         }
@@ -271,7 +266,7 @@ impl PlannedCache<'_> {
             }
         }
         let with_shorter: Vec<&PlannedRoute> =
-            chosen.iter().copied().chain(&shorter).take(PLANNED_MAX).collect();
+            chosen.iter().copied().chain(shorter).take(PLANNED_MAX).collect();
         if !chosen.is_empty() && with_shorter.len() > chosen.len() {
             let all = saved(&with_shorter);
             if pays(all) {
@@ -289,13 +284,33 @@ impl PlannedCache<'_> {
     }
 }
 
-/// The routes that may save loads, those that save most first, and those that change too often for the ttl of the plan.
-fn candidates(
-    trace: &Trace,
-    lifetime: Lifetime,
-    planned_ns: u64,
-    ttl_max_ns: u64,
-) -> (Vec<PlannedRoute>, Vec<PlannedRoute>) {
+/// The routes that may have a ttl of their own.
+#[derive(Debug, Default)]
+pub(crate) struct Candidates {
+    /// Those that may save loads, those that save most first.
+    savers: Vec<PlannedRoute>,
+    /// Those that change too often for the ttl of the plan.
+    shorter: Vec<PlannedRoute>,
+}
+
+impl Candidates {
+    /// With ttls of at most `ttl_max_ns`.
+    pub(crate) fn of(trace: &Trace, lifetime: Lifetime, ttl_max_ns: u64) -> Self {
+        match lifetime.ttl {
+            Ttl::Fixed(ttl_ns) if !trace.routes().is_empty() => {
+                candidates(trace, lifetime, ttl_ns, ttl_max_ns)
+            }
+            _ => Self::default(),
+        }
+    }
+
+    /// Those that need more room.
+    pub(crate) fn longer(&self) -> impl Iterator<Item = &PlannedRoute> + Clone {
+        self.savers.iter().filter(|route| route.ttl_ns > 0)
+    }
+}
+
+fn candidates(trace: &Trace, lifetime: Lifetime, planned_ns: u64, ttl_max_ns: u64) -> Candidates {
     let grid: Vec<u64> = TTLS_S.iter().map(|ttl_s| ttl_s * SECOND_NS).collect();
     let shorter: Vec<u64> = grid.iter().copied().filter(|ttl_ns| *ttl_ns < planned_ns).collect();
     let longer: Vec<u64> =
@@ -305,6 +320,9 @@ fn candidates(
     };
     let planned = tally(trace, planned_ns, lifetime.swr_ns);
     let (shorter, longer) = (tallies(&shorter), tallies(&longer));
+    // Without the loads that no ttl saves: with a limit a share is smaller.
+    let all_loads = planned.iter().map(|tally| tally.loads).sum::<u64>() as f64;
+    let all_bytes = planned.iter().map(|tally| tally.load_bytes).sum::<u64>() as f64;
     let usage = usage(trace);
     let all = trace.requests().len().max(1) as f64;
     let (mut savers, mut changing) = (Vec::new(), Vec::new());
@@ -350,7 +368,11 @@ fn candidates(
                 && rest(now.loads, tally.loads, longest.loads)
                 && rest(now.load_bytes, tally.load_bytes, longest.load_bytes)
         };
-        if let Some((ttl_ns, tally)) = allowed.iter().find(enough) {
+        let saves = |(_, tally): &&(u64, Tally)| {
+            (now.loads.saturating_sub(tally.loads)) as f64 >= SAVED_MIN * all_loads
+                || now.load_bytes.saturating_sub(tally.load_bytes) as f64 >= SAVED_MIN * all_bytes
+        };
+        if let Some((ttl_ns, tally)) = allowed.iter().find(enough).filter(saves) {
             let evidence = Evidence::SameSize { answers: tally.compared, outdated: tally.outdated };
             savers.push((now.loads.saturating_sub(tally.loads), route(*ttl_ns, evidence)));
         }
@@ -359,7 +381,7 @@ fn candidates(
         routes.sort_by_key(|(weight, _)| std::cmp::Reverse(*weight));
         routes.into_iter().take(PLANNED_MAX).map(|(_, route)| route).collect()
     };
-    (most_first(savers), most_first(changing))
+    Candidates { savers: most_first(savers), shorter: most_first(changing) }
 }
 
 /// The requests of a route.

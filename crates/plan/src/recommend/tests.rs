@@ -1,5 +1,4 @@
 use super::*;
-use crate::routes::RouteTtls;
 use crate::trace::{NewRequest, SECOND_NS, TraceBuilder};
 
 fn counted(per_s: f64) -> Peak {
