@@ -12,6 +12,7 @@ use crate::{
     recommend::{Recommendation, SAVED_LOADS_MIN, recommend},
     replay::{Capacity, Ttl},
     report::Plan,
+    routes::RouteTtls,
     trace::Trace,
     traffic::Traffic,
     warmup::Warmup,
@@ -180,11 +181,16 @@ pub fn plan(
         latency_ns: nanos(latency),
         overhead_bytes: options.overhead_bytes,
         max_object: options.max_object,
+        routes: RouteTtls::NONE,
     };
     let sample = sample(&trace);
     settings.sizes = sizes(options, &trace, sample.as_ref(), &settings);
     let curves = curves(&trace, sample.as_ref().filter(|_| !options.is_exact), &settings, progress);
-    let recommendation = recommend(&trace, &curves, &settings, options.memory, options.staleness.map(nanos));
+    let is_ttl_stated = options.staleness.is_some() || !options.ttls.is_empty();
+    let route_ttl_max_ns =
+        (has_times && is_access_log).then(|| if is_ttl_stated { 0 } else { trace.totals().span_ns });
+    let (memory, staleness_ns) = (options.memory, options.staleness.map(nanos));
+    let recommendation = recommend(&trace, &curves, &settings, memory, staleness_ns, route_ttl_max_ns);
     let findings = recommendation.as_ref().map_or_else(
         |_| Vec::new(),
         |chosen| diagnose(&trace, &urls, &settings, chosen, options.warmup, is_by_host),
@@ -194,6 +200,7 @@ pub fn plan(
         let content = LogContent { trace, without_bots: None, traffic, urls, ..content };
         without_bots_plan(content, options, recommendation.as_ref().ok()?)
     });
+    settings.routes = recommendation.as_ref().map_or(RouteTtls::NONE, |chosen| chosen.routes.ttls(&trace));
     Ok(Plan {
         log,
         bad_lines,
@@ -201,7 +208,7 @@ pub fn plan(
         exchanges,
         writes_left_out,
         is_access_log,
-        is_ttl_stated: options.staleness.is_some() || !options.ttls.is_empty(),
+        is_ttl_stated,
         has_times,
         trace,
         settings,
@@ -353,9 +360,10 @@ mod tests {
 
     use super::*;
     use crate::{
+        outlook::outlook,
         read::KeyRules,
         report::FORMATS,
-        testing,
+        testing::{self, words},
         trace::{NewRequest, TraceBuilder},
     };
 
@@ -374,10 +382,6 @@ mod tests {
         }
     }
 
-    fn text(plan: &Plan) -> Vec<String> {
-        FORMATS[0].1(plan).lines().map(str::to_owned).collect()
-    }
-
     /// Ten requests a second for a thousand objects of 100 kB, one after another, again and again.
     #[test]
     fn headline_is_that_of_a_warm_cache() {
@@ -388,22 +392,35 @@ mod tests {
         let plan = |mebibytes: u64, warmup| {
             planned(&lines, &options(Capacity::Bytes(mebibytes << 20), warmup)).expect("a plan")
         };
-        let headline = |plan: &Plan| text(plan)[0].split("; ").next().map(str::to_owned).unwrap_or_default();
         let (small, large) = (plan(4, Warmup::default()), plan(512, Warmup::default()));
-        let answer = |hits, loads| {
+        let answer = |size, loads, double, hits| {
             format!(
-                "lru, ttl 1h with swr 10s: hit ratio {hits} % once warm, {loads} requests a second to the origin at the busiest minute, none older than 1h10s"
+                "Cache size {size} of memory, with the eviction policy lru \
+                 Time to live (ttl) 1h; then up to 10s more, while a new response is loaded (swr) \
+                 Origin load, warm cache {loads} requests a second in the busiest minute, {loads} on average \
+                 Origin load, empty cache 10 requests a second in the worst minute, as after a restart \
+                 Twice the size {double} \
+                 Hit ratio once warm {hits} %; no answer is older than 1h10s. "
             )
         };
-        assert_eq!(headline(&small), format!("4MiB, {}", answer("0.0", "10")));
-        assert_eq!(headline(&large), format!("512MiB, {}", answer("100.0", "0.0")));
-        let cold = "Cold start: 10 requests a second to the origin at the busiest minute of the first 3m20s; \
-             hit ratios and loads leave out the first 2,000 requests, which fill the cache.";
-        assert_eq!((text(&small)[4].as_str(), text(&large)[4].as_str()), (cold, cold));
+        let cold = "Hit ratios and loads leave out the first 2,000 requests, which fill the cache: 10 requests a second to the origin in the \
+             busiest minute of the first 3m20s. ";
+        let nothing = "saves nothing; half the size adds nothing";
+        let none_left = "saves nothing: no request goes to the origin; with half the size 0.0 of 100 do";
+        for (mut plan, answer) in [
+            (small, answer("4MiB", "10", nothing, "0.0")),
+            (large, answer("512MiB", "0.0", none_left, "100.0")),
+        ] {
+            plan.outlook = outlook(&plan, 2.0);
+            let text = words(&plan);
+            assert!(text.starts_with(&answer) && text.contains(cold), "{text}");
+        }
         // All requests: the first of each object is a miss.
-        let all = plan(512, Warmup::NONE);
-        assert!(headline(&all).contains("hit ratio 95.0 %, 10 requests a second"), "{}", headline(&all));
-        assert!(!text(&all).iter().any(|line| line.starts_with("Cold start")));
+        let text = words(&plan(512, Warmup::NONE));
+        let warm =
+            "warm cache 10 requests a second in the busiest minute, 0.5 on average; without a warm-up ";
+        assert!(text.contains(warm) && text.contains(" Hit ratio 95.0 %; "), "{text}");
+        assert!(!text.contains("fill the cache"), "{text}");
         let short = options(Capacity::Bytes(4 << 20), Warmup::Duration(Duration::from_hours(1)));
         assert_eq!(planned(&lines, &short).err(), Some(PlanError::Warmup));
     }
@@ -419,8 +436,8 @@ mod tests {
         let default = planned(&lines, &room).expect("a plan");
         let point = default.recommendation.as_ref().expect("a cache").point;
         assert!((point.miss_ratio - 0.500_5).abs() < 1e-9 && point.byte_load_ratio > 0.999, "{point:?}");
-        let note = "- 1,000 requests with 100.0 % of the bytes are for objects above 1MiB, which the cache does not store: --max-object 8MiB plans for them.";
-        assert!(text(&default).iter().any(|line| line == note), "{:?}", text(&default));
+        let note = " - 1,000 requests with 100.0 % of the bytes are for objects above 1MiB, which the cache does not store: --max-object 8MiB plans for them.";
+        assert!(words(&default).contains(note), "{}", words(&default));
         assert!(!FORMATS[0].1(&default).contains("max_object"));
         let larger =
             planned(&lines, &PlanOptions { max_object: Some(8 << 20), ..room.clone() }).expect("a plan");
@@ -430,13 +447,13 @@ mod tests {
             (point.byte_miss_ratio - 0.2).abs() < 1e-3 && (point.byte_load_ratio - 0.2).abs() < 1e-3,
             "{point:?}"
         );
-        let text = text(&larger);
-        assert!(text.iter().any(|line| line == "Bytes from the origin: 954 MiB of 4.66 GiB."), "{text:?}");
+        let text = words(&larger);
+        assert!(text.contains(" Bytes from the origin: 954 MiB of 4.66 GiB. "), "{text}");
         assert!(
             FORMATS[0].1(&larger)
                 .ends_with("limit    = { bytes = \"2GiB\", max_object = \"8MiB\", policy = \"lru\" }\n")
         );
-        assert!(!text.iter().any(|line| line.contains("--max-object")), "{text:?}");
+        assert!(!text.contains("--max-object"), "{text}");
     }
 
     /// Stale answers, and those of another request's load, are served; a refresh sends its bytes from the origin.
@@ -477,7 +494,7 @@ mod tests {
             let latency = LatencyOption::Fixed(Duration::from_millis(latency_ms));
             let options = PlanOptions { latency, ..options(Capacity::Bytes(64 << 20), Warmup::NONE) };
             let plan = planned(&lines, &options).expect("a plan");
-            assert!(text(&plan)[0].contains(": hit ratio 50.0 %, "), "{}", text(&plan)[0]);
+            assert!(words(&plan).contains(" Hit ratio 50.0 %; "), "{}", words(&plan));
         }
     }
 
@@ -498,6 +515,7 @@ mod tests {
                 latency_ns: 0,
                 overhead_bytes: OVERHEAD_BYTES,
                 max_object: None,
+                routes: RouteTtls::NONE,
             };
             let all = Capacity::Bytes(trace.footprint_bytes(OVERHEAD_BYTES));
             let sizes = useful_sizes(all, &trace, None, &settings);

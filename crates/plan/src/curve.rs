@@ -16,6 +16,7 @@ use std::{
 use crate::{
     policy::Policy,
     replay::{CacheSetup, Capacity, Replay, Ttl},
+    routes::RouteTtls,
     trace::Trace,
 };
 
@@ -27,7 +28,8 @@ pub const SAMPLE_KEYS_MIN: usize = 16_384;
 pub const ERROR_MAX: f64 = 0.005;
 
 /// The ttls that a plan compares without being asked, in seconds.
-pub const TTLS_S: [u64; 10] = [10, 60, 300, 900, 3_600, 6 * 3_600, 86_400, 7 * 86_400, 30 * 86_400, 365 * 86_400];
+pub const TTLS_S: [u64; 10] =
+    [10, 60, 300, 900, 3_600, 6 * 3_600, 86_400, 7 * 86_400, 30 * 86_400, 365 * 86_400];
 
 /// For how long values are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +55,8 @@ pub struct CurveSettings {
     pub overhead_bytes: u32,
     /// The largest entry that is stored, in bytes; `None`: the default of the cache.
     pub max_object: Option<u64>,
+    /// The ttls of routes, in place of that of the lifetime.
+    pub routes: RouteTtls,
 }
 
 /// A curve.
@@ -227,6 +231,7 @@ impl CurveSettings {
             ttl: lifetime.ttl,
             swr_ns: lifetime.swr_ns,
             latency_ns: self.latency_ns,
+            routes: self.routes,
         }
     }
 

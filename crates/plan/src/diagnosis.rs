@@ -22,7 +22,7 @@ const HITS_FEW: f64 = 0.1;
 /// Most of the requests.
 const MOST: f64 = 0.5;
 /// Of requests for keys that are requested once: a cache is of no use.
-const UNIQUE_MIN: f64 = 0.9;
+pub(crate) const UNIQUE_MIN: f64 = 0.9;
 /// Hit ratios that differ by less are the same.
 const GAIN_MIN: f64 = 0.05;
 /// A ttl is long enough with this share of the hits that no ttl at all gives.

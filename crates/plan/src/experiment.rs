@@ -26,6 +26,8 @@ use crate::{
     recommend::Recommendation,
     replay::{CacheSetup, Capacity, Ttl},
     report::{Plan, cache_table, capacity_text, lifetime_text, nanos_text, percent},
+    routes::RouteTtls,
+    scale::scaled,
     trace::{Key, NewRequest, SECOND_NS, Trace, TraceBuilder, busiest},
 };
 
@@ -80,7 +82,13 @@ pub struct PredictedArm {
 pub fn experiment(plan: &Plan) -> Option<Experiment> {
     let recommendation = plan.recommendation.as_ref().ok()?;
     let ttl_ns = recommendation.lifetime.ttl.default_ns();
-    let span_max = ttl_ns.map_or(u64::MAX, |ttl_ns| (ttl_ns / TTL_MIN_NS).max(1).saturating_mul(LOAD_NS));
+    let of_routes =
+        recommendation.routes.routes.iter().map(|route| route.ttl_ns).filter(|ttl_ns| *ttl_ns > 0);
+    let span_max = ttl_ns
+        .into_iter()
+        .chain(of_routes)
+        .min()
+        .map_or(u64::MAX, |ttl_ns| (ttl_ns / TTL_MIN_NS).max(1).saturating_mul(LOAD_NS));
     let requests = plan.trace.requests();
     let part = busiest(requests, span_max, REQUESTS_MAX);
     let span_ns = requests[part.clone()].last()?.at_ns - requests[part.clone()].first()?.at_ns;
@@ -89,11 +97,13 @@ pub fn experiment(plan: &Plan) -> Option<Experiment> {
     // Larger bodies are cut: they are larger than any entry of the cache, and the origin keeps all of them.
     let largest = recommendation.max_object.unwrap_or(0).saturating_mul(2).max(BODY_BYTES_MAX.into());
     let largest = u32::try_from(largest).unwrap_or(u32::MAX);
-    let replayed = Replayed::of(&plan.trace, part, speed, largest, is_logged);
+    let replayed = Replayed::of(&plan.trace, part, speed, largest, is_logged, &plan.settings.routes);
     let trace = &replayed.trace;
 
     let latency_ns = plan.settings.latency_ns.max(LATENCY_MIN_NS);
     let arms = arms(recommendation, ttl_ns, speed);
+    let routes = planned_routes(plan, speed);
+    let route_ttls = RouteTtls::of(trace, routes.iter().map(|(path, ttl_ns)| (&**path, *ttl_ns)));
     // Where it is measured a write is neither a lookup nor a load; one that fails is a lookup that failed.
     let count = |is_counted: fn(Exchange) -> bool| {
         let all = trace.requests().iter();
@@ -105,7 +115,8 @@ pub fn experiment(plan: &Plan) -> Option<Experiment> {
     let predicted: Vec<PredictedArm> = arms
         .iter()
         .map(|arm| {
-            let setup = CacheSetup { latency_ns, ..plan.settings.setup(arm.capacity, arm.lifetime) };
+            let setup = plan.settings.setup(arm.capacity, arm.lifetime);
+            let setup = CacheSetup { latency_ns, routes: route_ttls, ..setup };
             let replay = arm.policy.replay(trace, &setup);
             let cache = format!(
                 "{}, {}, {}",
@@ -122,7 +133,7 @@ pub fn experiment(plan: &Plan) -> Option<Experiment> {
         })
         .collect();
     Some(Experiment {
-        toml: toml(plan, &arms, &predicted, &replayed, speed),
+        toml: toml(plan, &arms, &routes, &predicted, &replayed, speed),
         requests: replayed.lines(),
         recipe: replayed.recipe(plan.settings.latency_ns, ttl_ns.is_some()),
         arms: predicted,
@@ -139,8 +150,7 @@ struct Arm {
 
 /// The planned cache, half of the room, another policy, and a shorter ttl. Lifetimes are shorter by `speed`.
 fn arms(recommendation: &Recommendation, ttl_ns: Option<u64>, speed: f64) -> Vec<Arm> {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative, and shorter")]
-    let shorter = |nanos: u64| (nanos as f64 / speed).round() as u64;
+    let shorter = |nanos: u64| scaled(nanos, 1.0 / speed);
     let lifetime = Lifetime {
         ttl: match (recommendation.lifetime.ttl, ttl_ns) {
             (Ttl::Logged { default_ns }, _) => Ttl::Logged { default_ns: shorter(default_ns) },
@@ -170,6 +180,19 @@ fn arms(recommendation: &Recommendation, ttl_ns: Option<u64>, speed: f64) -> Vec
     arms
 }
 
+/// The paths of the experiment that stand for the routes of the plan, with their ttls, which are shorter by `speed`.
+fn planned_routes(plan: &Plan, speed: f64) -> Vec<(String, u64)> {
+    let numbers = (1_u8..).take(plan.trace.routes().len());
+    let ttls = numbers.filter_map(|number| Some((number, plan.settings.routes.ttl_ns(number)?)));
+    ttls.map(|(number, ttl_ns)| (format!("{}/*", route_folder(number)), scaled(ttl_ns, 1.0 / speed)))
+        .collect()
+}
+
+/// The path of the pages of a route of the plan; empty for 0.
+fn route_folder(route: u8) -> String {
+    if route == 0 { String::new() } else { format!("/route{route}") }
+}
+
 /// Requests of a log, in less time.
 struct Replayed {
     trace: Trace,
@@ -180,6 +203,8 @@ struct Replayed {
 /// A URL of the origin, which always gives the same response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Page {
+    /// The number of its route in the log, if the plan has a ttl for it; else 0.
+    route: u8,
     bytes: u32,
     kind: PageKind,
     /// That of the log.
@@ -208,7 +233,14 @@ enum PageKind {
 impl Replayed {
     /// The requests with these numbers, `speed` times as fast. With `is_logged` responses have the lifetimes of the log, else that of
     /// the plan counts.
-    fn of(log: &Trace, part: Range<usize>, speed: f64, bytes_max: u32, is_logged: bool) -> Self {
+    fn of(
+        log: &Trace,
+        part: Range<usize>,
+        speed: f64,
+        bytes_max: u32,
+        is_logged: bool,
+        routes: &RouteTtls,
+    ) -> Self {
         let mut builder = TraceBuilder::new(usize::MAX, 1);
         let mut pages = Vec::new();
         let mut known = BTreeSet::new();
@@ -228,7 +260,8 @@ impl Replayed {
                 (Exchange::Passed, _) => PageKind::Refused,
                 _ => PageKind::Plain,
             };
-            let own = Page { bytes: rounded(request.bytes, bytes_max), kind, key };
+            let route = routes.ttl_ns(request.route()).map_or(0, |_| request.route());
+            let own = Page { route, bytes: rounded(request.bytes, bytes_max), kind, key };
             let page = match exchange {
                 // A write to a page that is not there has no effect.
                 Exchange::Head | Exchange::Write => {
@@ -276,11 +309,11 @@ impl Replayed {
     /// A route for each size and kind. With a ttl of the plan the origin states none.
     fn recipe(&self, latency_ns: u64, has_ttl: bool) -> String {
         let latency = format!("{latency_ns}ns");
-        let folders: BTreeSet<(u32, PageKind)> =
-            self.pages.iter().map(|page| (page.bytes, page.kind)).collect();
+        let folders: BTreeSet<(u8, u32, PageKind)> =
+            self.pages.iter().map(|page| (page.route, page.bytes, page.kind)).collect();
         let routes: Vec<_> = folders
             .into_iter()
-            .map(|(bytes, kind)| {
+            .map(|(route, bytes, kind)| {
                 let mut headers = json!({});
                 if kind.status() == 302 {
                     headers["location"] = "/".into();
@@ -289,7 +322,7 @@ impl Replayed {
                     headers["cache-control"] = cache_control.into();
                 }
                 json!({
-                    "route": format!("{}/*", folder(bytes, kind)),
+                    "route": format!("{}/*", folder(route, bytes, kind)),
                     "random_content": format!("{bytes}b"),
                     "stages": [{ "at": 0, "latency": latency, "status": kind.status() }],
                     "headers": headers,
@@ -305,7 +338,7 @@ impl Replayed {
 }
 
 /// The path of the pages of one size and kind.
-fn folder(bytes: u32, kind: PageKind) -> String {
+fn folder(route: u8, bytes: u32, kind: PageKind) -> String {
     let seconds = kind.seconds().map_or_else(String::new, |seconds| format!("-{seconds}s"));
     let name = match kind {
         PageKind::Plain | PageKind::Fresh(_) => "",
@@ -314,12 +347,12 @@ fn folder(bytes: u32, kind: PageKind) -> String {
         PageKind::Private => "-private",
         PageKind::Refused => "-refused",
     };
-    format!("/{bytes}b{name}{seconds}")
+    format!("{}/{bytes}b{name}{seconds}", route_folder(route))
 }
 
 impl Page {
     fn path(&self) -> String {
-        format!("{}/{}", folder(self.bytes, self.kind), self.key)
+        format!("{}/{}", folder(self.route, self.bytes, self.kind), self.key)
     }
 }
 
@@ -368,7 +401,14 @@ fn rounded(value: u32, max: u32) -> u32 {
     rounded
 }
 
-fn toml(plan: &Plan, arms: &[Arm], predicted: &[PredictedArm], replayed: &Replayed, speed: f64) -> String {
+fn toml(
+    plan: &Plan,
+    arms: &[Arm],
+    routes: &[(String, u64)],
+    predicted: &[PredictedArm],
+    replayed: &Replayed,
+    speed: f64,
+) -> String {
     let trace = &replayed.trace;
     let requests = trace.totals().requests as f64;
     let mut text = format!(
@@ -393,12 +433,15 @@ fn toml(plan: &Plan, arms: &[Arm], predicted: &[PredictedArm], replayed: &Replay
             cache_table("arm.cache", arm.policy, arm.capacity, arm.lifetime, plan.settings.max_object)
         );
         if let Some(ttl_ns) = arm.lifetime.ttl.default_ns() {
-            text += "\n[[arm.proxy.route]]\n";
-            if matches!(arm.lifetime.ttl, Ttl::Fixed(_)) {
-                let _ = writeln!(text, "ttl          = \"{}\"", nanos_text(ttl_ns));
-            }
-            if replayed.has(PageKind::NotFound) {
-                let _ = writeln!(text, "negative_ttl = \"{}\"", nanos_text(ttl_ns));
+            let others = ("/*".to_owned(), ttl_ns);
+            for (path, ttl_of_route_ns) in routes.iter().chain([&others]) {
+                let _ = writeln!(text, "\n[[arm.proxy.route]]\npath         = \"{path}\"");
+                if matches!(arm.lifetime.ttl, Ttl::Fixed(_)) {
+                    let _ = writeln!(text, "ttl          = \"{}\"", nanos_text(*ttl_of_route_ns));
+                }
+                if replayed.has(PageKind::NotFound) && *ttl_of_route_ns > 0 {
+                    let _ = writeln!(text, "negative_ttl = \"{}\"", nanos_text(ttl_ns));
+                }
             }
         }
         let (mut text_of, mut claims) = (format!("{cache}: {loads} loads"), String::new());
@@ -453,7 +496,7 @@ mod tests {
         ] {
             builder.push(&NewRequest { exchange, bytes: Some(bytes), ..NewRequest::read(at_ns, b"a") });
         }
-        let replayed = Replayed::of(&builder.finish(), 0..9, 2.0, BODY_BYTES_MAX, false);
+        let replayed = Replayed::of(&builder.finish(), 0..9, 2.0, BODY_BYTES_MAX, false, &RouteTtls::NONE);
         let methods_and_paths: Vec<String> = replayed
             .lines()
             .lines()

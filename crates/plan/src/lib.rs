@@ -18,6 +18,7 @@ pub mod read;
 pub mod recommend;
 mod replay;
 pub mod report;
+pub mod routes;
 mod sample;
 mod scale;
 pub mod strategies;

@@ -5,16 +5,19 @@
 //! | another ttl | the same requests |
 //! | twice the traffic | the same requests in half of the time: each key is requested twice as often, and no key is new |
 //! | one more node | each request goes to one of two caches of the chosen size, by chance; both load from the origin |
-//! | a restart | the busiest minute, from an empty cache |
+//! | a restart | of each minute from an empty cache, the one with the most loads |
 //!
 //! A long log is replayed in a sample of its keys, a smaller one than for the curves: the rows are for comparison.
+
+use std::ops::Range;
 
 use crate::{
     curve::{CurveSettings, Lifetime, Point, SAMPLE_KEYS_MIN, TTLS_S},
     recommend::{Peak, Recommendation},
     replay::{Replay, Ttl},
     report::Plan,
-    trace::{Request, SECOND_NS, Trace, busiest},
+    routes::RouteTtls,
+    trace::{Request, SECOND_NS, Trace},
 };
 
 /// Each row is a replay of so many requests, or of a few more.
@@ -38,7 +41,7 @@ pub struct Outcome {
 pub struct Outlook {
     /// As it was chosen, for comparison: over the same sample as the others.
     pub planned: Outcome,
-    /// Each ttl, ascending, with the `swr` of the plan; none if values never expire in it or the log has ttls.
+    /// Each ttl, ascending, for all routes, with the `swr` of the plan; none if values never expire in it or the log has ttls.
     pub ttls: Vec<(u64, Outcome)>,
     /// The rate of the log times this,
     pub growth: f64,
@@ -46,7 +49,7 @@ pub struct Outlook {
     pub more_traffic: Outcome,
     /// One more node with a cache of the same size.
     pub one_more_node: Outcome,
-    /// Loads a second of the busiest minute, if the cache is empty when it begins.
+    /// Loads a second of the minute that has most of them if the cache is empty when it begins.
     pub restart_loads_per_s: Peak,
 }
 
@@ -58,10 +61,12 @@ pub fn outlook(plan: &Plan, growth: f64) -> Option<Outlook> {
     let trace = sampled.as_ref().unwrap_or(&plan.trace);
     let cache = Cache { settings: &plan.settings, chosen, counted_s: counted_s(trace) };
     let planned = cache.outcome(trace, chosen.lifetime, 1.0);
+    let without_routes = CurveSettings { routes: RouteTtls::NONE, ..plan.settings.clone() };
+    let one_ttl = Cache { settings: &without_routes, ..cache };
     let with_ttl = |ttl_s: u64| {
         let lifetime = Lifetime { ttl: Ttl::Fixed(ttl_s * SECOND_NS), ..chosen.lifetime };
-        let is_planned = lifetime == chosen.lifetime;
-        (ttl_s, if is_planned { planned } else { cache.outcome(trace, lifetime, 1.0) })
+        let is_planned = lifetime == chosen.lifetime && plan.settings.routes.is_none();
+        (ttl_s, if is_planned { planned } else { one_ttl.outcome(trace, lifetime, 1.0) })
     };
     let ttls = match chosen.lifetime.ttl {
         Ttl::Fixed(_) => {
@@ -83,7 +88,7 @@ pub fn outlook(plan: &Plan, growth: f64) -> Option<Outlook> {
 }
 
 /// The keys of a long trace that are replayed; `None`: all of them.
-fn sample(whole: &Trace) -> Option<Trace> {
+pub(crate) fn sample(whole: &Trace) -> Option<Trace> {
     let nth = (whole.requests().len() / SAMPLE_REQUESTS).min(whole.keys() / SAMPLE_KEYS_MIN);
     (nth > 1).then(|| whole.sample(nth))
 }
@@ -129,16 +134,50 @@ impl Cache<'_> {
         }
     }
 
-    /// Loads a second of the busiest minute, from an empty cache.
+    /// Loads a second of the minute with most of them, from an empty cache.
     fn restart(&self, trace: &Trace) -> Peak {
-        let minute = busiest(trace.requests(), 60 * SECOND_NS - 1, usize::MAX);
-        let replay = self.replay(&trace.cut(minute), self.chosen.lifetime);
+        let replay = self.replay(&trace.cut(self.worst_minute(trace)), self.chosen.lifetime);
         Peak::of(replay.loads, 60.0, trace.sampled_share())
+    }
+
+    /// The minute with the most keys and responses that are not stored, by the positions of its requests.
+    fn worst_minute(&self, trace: &Trace) -> Range<usize> {
+        let requests = trace.requests();
+        let is_stored = |request: &Request| {
+            request.exchange().is_storable() && self.settings.routes.ttl_ns(request.route()) != Some(0)
+        };
+        let mut of_key = vec![0_u32; trace.keys()];
+        let (mut from, mut loads, mut most, mut worst) = (0, 0_usize, 0, 0..0);
+        for (to, request) in requests.iter().enumerate() {
+            while request.at_ns - requests[from].at_ns >= 60 * SECOND_NS {
+                let gone = requests[from];
+                let count = &mut of_key[gone.key() as usize];
+                if is_stored(&gone) {
+                    *count -= 1;
+                    loads -= usize::from(*count == 0);
+                } else {
+                    loads -= usize::from(gone.exchange().is_never_stored() || gone.exchange().is_storable());
+                }
+                from += 1;
+            }
+            let count = &mut of_key[request.key() as usize];
+            if is_stored(request) {
+                loads += usize::from(*count == 0);
+                *count += 1;
+            } else {
+                loads +=
+                    usize::from(request.exchange().is_never_stored() || request.exchange().is_storable());
+            }
+            if loads >= most {
+                (most, worst) = (loads, from..to + 1);
+            }
+        }
+        worst
     }
 }
 
 /// The time of the requests that count, a second at least.
-fn counted_s(trace: &Trace) -> f64 {
+pub(crate) fn counted_s(trace: &Trace) -> f64 {
     let span_ns = trace.totals().span_ns.saturating_sub(trace.counted().from_ns);
     span_ns.max(SECOND_NS) as f64 / SECOND_NS as f64
 }
@@ -176,7 +215,7 @@ impl Trace {
     }
 
     /// The requests of these positions, all of which count.
-    fn cut(&self, positions: std::ops::Range<usize>) -> Self {
+    fn cut(&self, positions: Range<usize>) -> Self {
         let mut cut = self.chosen(positions);
         cut.counted.from_ns = 0;
         cut

@@ -5,12 +5,16 @@
 //! - **Size**: the given one; else the smallest to which twice the size saves less than [`SAVED_MIN`] of the loads, and the
 //!   largest size less than [`SAVED_BY_LARGEST_MIN`].
 //! - **Policy**: of those that ship, the one with the fewest loads; of those with at most [`TIE`] more, the first of the registry.
+//! - **Routes** with a ttl of their own, where they [save loads](crate::routes); the size is then the one for all of it, and is doubled
+//!   beyond the sizes of the curves as long as that saves [`SAVED_MIN`] of the loads.
 
 use crate::{
     curve::{Curve, CurveSettings, Lifetime, Point, curves},
+    outlook::{self, counted_s},
     peaks::Peaks,
     policy::Policy,
-    replay::{Capacity, Ttl},
+    replay::{Capacity, Replay, Ttl},
+    routes::{Candidates, PlannedCache, RoutePlan, RouteTtls},
     trace::Trace,
 };
 
@@ -22,6 +26,8 @@ pub const SAVED_BY_LARGEST_MIN: f64 = 0.1;
 pub const SAVED_LOADS_MIN: f64 = 0.000_1;
 /// More loads that do not count, as a share of the fewest.
 pub const TIE: f64 = 0.01;
+/// How often the largest size of the curves is doubled for the sake of routes, at most.
+const DOUBLINGS_MAX: i32 = 6;
 
 /// A cache for a log.
 #[derive(Clone, Debug)]
@@ -46,6 +52,8 @@ pub struct Recommendation {
     pub loads_per_s_max: Peak,
     /// Loads a second in the minute with most of them, after the warm-up.
     pub loads_per_s_in_busiest_minute: Peak,
+    /// Loads a second after the warm-up, on average.
+    pub loads_per_s: f64,
     /// Loads while the cache fills; `None` without a warm-up.
     pub cold_start: Option<ColdStart>,
     /// Requests in the second with most of them: the loads of no cache.
@@ -54,6 +62,8 @@ pub struct Recommendation {
     pub age_max_ns: u64,
     /// The largest entry that is stored, in bytes; `None`: the default of the cache.
     pub max_object: Option<u64>,
+    /// Routes with a ttl of their own. All figures are with them.
+    pub routes: RoutePlan,
 }
 
 /// The loads of an empty cache.
@@ -98,13 +108,16 @@ pub enum NoRecommendation {
     NoShippedPolicy,
 }
 
-/// Chooses a cache. `all_curves` have the sizes, policies and lifetimes of the settings, at least one each.
+/// Chooses a cache. `all_curves` have the sizes, policies and lifetimes of the settings, at least one each. `route_ttl_max_ns`: the longest ttl
+/// of a route, since one that is longer than stated is nothing to propose, and one that is longer than the log is a guess; `None`: no route has
+/// its own.
 pub fn recommend(
     whole: &Trace,
     all_curves: &[Curve],
     settings: &CurveSettings,
     memory: Option<Capacity>,
     staleness_ns: Option<u64>,
+    route_ttl_max_ns: Option<u64>,
 ) -> Result<Recommendation, NoRecommendation> {
     let shipped: Vec<&Curve> = all_curves.iter().filter(|curve| curve.policy.shipped.is_some()).collect();
     if shipped.is_empty() {
@@ -128,12 +141,19 @@ pub fn recommend(
     let best = candidates.iter().find(|curve| loads(curve, at) <= fewest[at] * (1.0 + TIE));
     let curve = best.unwrap_or(&candidates[0]);
     let policy = curve.policy;
-    let capacity = memory.unwrap_or_else(|| sizes[enough(sizes, &exact_loads(whole, curve, settings))]);
-    let replay =
-        |capacity| Point::of(capacity, &policy.replay(whole, &settings.setup(capacity, lifetime)), whole);
-    let chosen = policy.replay(whole, &settings.setup(capacity, lifetime));
-    let point = Point::of(capacity, &chosen, whole);
-    let (double, half) = (replay(capacity.times(2.0)), replay(capacity.times(0.5)));
+    let (capacity, routes) = match route_ttl_max_ns {
+        Some(ttl_max_ns) => size_and_routes(whole, curve, settings, memory, ttl_max_ns),
+        None => {
+            let chosen = || sizes[enough(sizes, &exact_loads(whole, curve, settings))];
+            (memory.unwrap_or_else(chosen), RoutePlan::default())
+        }
+    };
+    let settings = &CurveSettings { routes: routes.ttls(whole), ..settings.clone() };
+    let replay = |capacity| policy.replay(whole, &settings.setup(capacity, lifetime));
+    let (chosen, double) = (replay(capacity), replay(capacity.times(2.0)));
+    let point = |capacity, replay: &Replay| Point::of(capacity, replay, whole);
+    let (double, half) = (point(capacity.times(2.0), &double), capacity.times(0.5));
+    let (half, point) = (point(half, &replay(half)), point(capacity, &chosen));
     let in_second = |peaks: &Peaks| Peak::of(peaks.in_second(), 1.0, whole.sampled_share());
     let in_minute = |peaks: &Peaks| Peak::of(peaks.in_minute(), 60.0, whole.sampled_share());
     let cold_start = (whole.counted().from_ns > 0).then(|| ColdStart {
@@ -156,11 +176,50 @@ pub fn recommend(
         load_ratio_of_half: half.load_ratio,
         loads_per_s_max: in_second(&chosen.peaks),
         loads_per_s_in_busiest_minute: in_minute(&chosen.peaks),
+        loads_per_s: whole.counted().requests as f64 * point.load_ratio / counted_s(whole),
         cold_start,
         requests_per_s_max: of_all.map_or_else(|| in_second(&requests), counted),
-        age_max_ns: age_max_ns(lifetime, whole),
+        age_max_ns: routes
+            .ttl_max_ns()
+            .map_or(0, |ttl_ns| ttl_ns.saturating_add(lifetime.swr_ns))
+            .max(age_max_ns(lifetime, whole)),
+        routes,
         max_object: settings.max_object,
     })
+}
+
+/// The size, unless it is given, and the routes with a ttl of their own. A longer ttl needs more room: the size is that
+/// for all candidates, and then those stay that save loads in it.
+fn size_and_routes(
+    whole: &Trace,
+    curve: &Curve,
+    settings: &CurveSettings,
+    memory: Option<Capacity>,
+    ttl_max_ns: u64,
+) -> (Capacity, RoutePlan) {
+    let sampled = outlook::sample(whole);
+    let trace = sampled.as_ref().unwrap_or(whole);
+    let cache =
+        |capacity| PlannedCache { settings, policy: curve.policy, capacity, lifetime: curve.lifetime };
+    let candidates = Candidates::of(trace, curve.lifetime, ttl_max_ns);
+    let capacity = memory.unwrap_or_else(|| {
+        let (sizes, longer) = (&settings.sizes, candidates.longer());
+        let routes = RouteTtls::of(whole, longer.clone().map(|route| (&*route.name, route.ttl_ns)));
+        let with_routes = CurveSettings { routes, ..settings.clone() };
+        // Ten replays of a long log for the routes alone would take too long.
+        let replayed = if routes.is_none() { whole } else { trace };
+        let mut capacity = sizes[enough(sizes, &exact_loads(replayed, curve, &with_routes))];
+        if capacity == sizes[sizes.len() - 1] && !routes.is_none() {
+            let loads = |capacity| cache(capacity).replay(trace, longer.clone()).loads as f64;
+            let saves =
+                |capacity: &Capacity| saved(loads(*capacity), loads(capacity.times(2.0))) >= SAVED_MIN;
+            let doubled = (0..DOUBLINGS_MAX).map(|power| capacity.times(2.0_f64.powi(power)));
+            let larger = doubled.take_while(saves).last();
+            capacity = larger.map_or(capacity, |larger| larger.times(2.0));
+        }
+        capacity
+    });
+    (capacity, cache(capacity).routes(trace, &candidates))
 }
 
 fn loads(curve: &Curve, size: usize) -> f64 {
@@ -170,7 +229,7 @@ fn loads(curve: &Curve, size: usize) -> f64 {
 /// The loads for each request at each size, of all requests: a sample may be off by more than the loads of a good cache.
 fn exact_loads(whole: &Trace, curve: &Curve, settings: &CurveSettings) -> Vec<f64> {
     let of = |curve: &Curve| curve.points.iter().map(|point| point.load_ratio).collect();
-    if curve.points.iter().all(|point| point.is_exact) {
+    if settings.routes.is_none() && curve.points.iter().all(|point| point.is_exact) {
         return of(curve);
     }
     let one =

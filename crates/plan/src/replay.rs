@@ -23,6 +23,7 @@ use crate::{
     exchange::Exchange,
     peaks::Peaks,
     policy::{EvictionPolicy, PolicySetup},
+    routes::RouteTtls,
     scale::scaled,
     trace::{Access, Key, Request, Trace},
 };
@@ -116,17 +117,27 @@ pub struct CacheSetup {
     pub swr_ns: u64,
     /// How long a load takes, in nanoseconds.
     pub latency_ns: u64,
+    /// The ttls of routes, in place of `ttl`. A response of 404 has `ttl`, unless nothing of its route is stored.
+    pub routes: RouteTtls,
 }
 
 impl CacheSetup {
     /// Values never expire, loads take no time.
     #[must_use]
     pub fn of(capacity: Capacity) -> Self {
-        Self { capacity, overhead_bytes: 0, entry_max: None, ttl: Ttl::Never, swr_ns: 0, latency_ns: 0 }
+        Self {
+            capacity,
+            overhead_bytes: 0,
+            entry_max: None,
+            ttl: Ttl::Never,
+            swr_ns: 0,
+            latency_ns: 0,
+            routes: RouteTtls::NONE,
+        }
     }
 
     fn is_timed(&self) -> bool {
-        self.ttl != Ttl::Never || self.latency_ns > 0
+        self.ttl != Ttl::Never || self.latency_ns > 0 || !self.routes.is_none()
     }
 }
 
@@ -378,7 +389,10 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
         }
         self.count_load(request);
         let logged = || trace.ttl_ns(index);
+        let of_route = self.setup.routes.ttl_ns(request.route());
         let ttl_ns = match (exchange, self.setup.ttl) {
+            (Exchange::Planned, _) if let Some(ttl_ns) = of_route => ttl_ns,
+            (Exchange::NotFound, _) if of_route == Some(0) => 0,
             (Exchange::NotShareable | Exchange::NoLifetime, _) => 0,
             (Exchange::Declared, _) => logged().unwrap_or(0),
             (_, Ttl::Never) => NONE,

@@ -9,7 +9,7 @@ mod table;
 mod text;
 mod traffic;
 
-use std::{fmt::Write as _, time::Duration};
+use std::{collections::BTreeMap, fmt::Write as _, time::Duration};
 
 pub use self::live::{LIVE_FORMATS, LiveShadow, RenderLive};
 
@@ -25,11 +25,15 @@ use crate::{
     policy::Policy,
     recommend::{NoRecommendation, Peak, Recommendation},
     replay::{Capacity, Ttl},
+    routes::{Evidence, PlannedRoute},
     scale::scaled,
     strategies::{OriginModel, StrategyFigures},
     trace::{Request, Trace},
     traffic::Traffic,
 };
+
+/// A smaller share of the loads is shown as nothing.
+const NOTHING: f64 = 0.000_5;
 
 /// A plan: the figures of a log, curves, and a cache.
 #[derive(Debug)]
@@ -167,41 +171,123 @@ fn peak(peak: Peak) -> String {
     }
 }
 
-/// The answer in one or two sentences.
+/// The five facts to know first, each with its name, in the same words in each format; none without a recommendation.
+fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
+    let Ok(chosen) = &plan.recommendation else { return Vec::new() };
+    let size = match chosen.capacity {
+        Capacity::Bytes(_) => capacity_text(chosen.capacity) + " of memory",
+        Capacity::Entries(_) => capacity_text(chosen.capacity),
+    };
+    vec![
+        ("Cache size", format!("{size}, with the eviction policy {}", chosen.policy.name)),
+        ("Time to live (ttl)", ttl_fact(plan, chosen)),
+        ("Origin load, warm cache", warm_fact(plan, chosen)),
+        ("Origin load, empty cache", cold_fact(plan)),
+        ("Twice the size", double_fact(chosen)),
+    ]
+}
+
+fn ttl_fact(plan: &Plan, chosen: &Recommendation) -> String {
+    let mut text = match chosen.lifetime.ttl {
+        Ttl::Never if !plan.has_times => "none, since the log has no times".to_owned(),
+        Ttl::Never => "none: responses do not expire".to_owned(),
+        Ttl::Fixed(ttl_ns) => nanos_text(ttl_ns),
+        Ttl::Logged { default_ns } => {
+            format!("as Cache-Control of each response says, else {}", nanos_text(default_ns))
+        }
+    };
+    let mut routes: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
+    for route in &chosen.routes.routes {
+        routes.entry(route.ttl_ns).or_default().push(&route.name);
+    }
+    for (ttl_ns, names) in routes.into_iter().rev() {
+        let names = names.join(", ");
+        let _ = match ttl_ns {
+            0 => write!(text, "; not stored: {names}"),
+            _ => write!(text, "; {} for {names}", nanos_text(ttl_ns)),
+        };
+    }
+    if chosen.lifetime.swr_ns > 0 {
+        let swr = nanos_text(chosen.lifetime.swr_ns);
+        let _ = write!(text, "; then up to {swr} more, while a new response is loaded (swr)");
+    }
+    text
+}
+
+fn warm_fact(plan: &Plan, chosen: &Recommendation) -> String {
+    let is_warm = plan.trace.counted().from_ns > 0;
+    let from_empty = if is_warm { "" } else { "; without a warm-up" };
+    if !plan.has_times {
+        return format!("{:.1} of 100 requests{from_empty}", 100.0 * chosen.point.load_ratio);
+    }
+    let busiest = peak(chosen.loads_per_s_in_busiest_minute);
+    format!(
+        "{busiest} requests a second in the busiest minute, {} on average{from_empty}",
+        rate(chosen.loads_per_s)
+    )
+}
+
+fn cold_fact(plan: &Plan) -> String {
+    match (&plan.outlook, plan.has_times) {
+        (Some(outlook), _) => format!(
+            "{} requests a second in the worst minute, as after a restart",
+            peak(outlook.restart_loads_per_s)
+        ),
+        (None, true) => "not computed".to_owned(),
+        (None, false) => "not known, since the log has no times".to_owned(),
+    }
+}
+
+fn double_fact(chosen: &Recommendation) -> String {
+    let (loads, half) = (chosen.point.load_ratio, chosen.load_ratio_of_half);
+    if loads <= 0.0 {
+        let half = 100.0 * half;
+        return format!(
+            "saves nothing: no request goes to the origin; with half the size {half:.1} of 100 do"
+        );
+    }
+    let saved = match chosen.loads_saved_by_double {
+        saved if saved < NOTHING => "nothing".to_owned(),
+        saved => format!("{} of the requests to the origin", percent(saved)),
+    };
+    let added = match half / loads - 1.0 {
+        added if added < NOTHING => "adds nothing".to_owned(),
+        added => format!("adds {}", percent(added)),
+    };
+    format!("saves {saved}; half the size {added}")
+}
+
+/// The answer in one sentence, beside the [facts].
 fn answer(plan: &Plan) -> String {
-    let recommendation = match &plan.recommendation {
-        Ok(recommendation) => recommendation,
+    let chosen = match &plan.recommendation {
+        Ok(chosen) => chosen,
         Err(reason) => return reason.to_string(),
     };
-    let Recommendation { policy, capacity, lifetime, point, .. } = recommendation;
-    let mut text = format!("{}, {}", capacity_text(*capacity), policy.name);
-    if plan.has_times {
-        let _ = write!(text, ", {}", lifetime_text(*lifetime));
-    }
     let warm = if plan.trace.counted().from_ns > 0 { " once warm" } else { "" };
-    let _ = write!(text, ": hit ratio {}{warm}", percent(1.0 - point.miss_ratio));
-    if plan.has_times {
-        let loads = peak(recommendation.loads_per_s_in_busiest_minute);
-        let _ = write!(text, ", {loads} requests a second to the origin at the busiest minute");
-        if recommendation.age_max_ns < u64::MAX {
-            let age = format_span(Duration::from_nanos(recommendation.age_max_ns));
-            let _ = write!(text, ", none older than {age}");
-        }
+    let mut text = format!("Hit ratio{warm} {}", percent(1.0 - chosen.point.miss_ratio));
+    if plan.has_times && chosen.age_max_ns < u64::MAX {
+        let age = format_span(Duration::from_nanos(chosen.age_max_ns));
+        let _ = write!(text, "; no answer is older than {age}");
     }
-    let size = if matches!(capacity, Capacity::Bytes(_)) { "memory" } else { "number of entries" };
-    let half = recommendation.load_ratio_of_half;
-    let _ = if point.load_ratio > 0.0 {
-        let saved = percent(recommendation.loads_saved_by_double);
-        let added = percent(half / point.load_ratio - 1.0);
-        write!(text, "; doubling the {size} saves {saved} of the loads at the origin, halving adds {added}.")
-    } else {
-        write!(
-            text,
-            "; no loads are left to save, and half of the {size} has {:.1} for 100 requests.",
-            100.0 * half
-        )
+    text + "."
+}
+
+/// What the routes with a ttl of their own save, in one sentence; `None`: there are none.
+fn routes_sentence(plan: &Plan) -> Option<String> {
+    let Recommendation { routes, lifetime, .. } = plan.recommendation.as_ref().ok()?;
+    let what = match routes.routes.len() {
+        0 => return None,
+        1 => "The route with a ttl of its own saves".to_owned(),
+        count => format!("The {count} routes with a ttl of their own save"),
     };
-    text
+    let about = if routes.is_sampled { "about " } else { "" };
+    let ttl_ns = lifetime.ttl.default_ns().unwrap_or(0);
+    Some(format!(
+        "{what} {about}{} of the requests to the origin and {} of its bytes, compared with {} for all.",
+        percent(routes.loads_saved),
+        percent(routes.bytes_saved),
+        nanos_text(ttl_ns)
+    ))
 }
 
 /// The log in one sentence.
@@ -228,10 +314,12 @@ fn log_sentence(plan: &Plan) -> String {
     text + "."
 }
 
-/// The findings, the log, the bytes from the origin and the cold start, a sentence each.
+/// The findings, what routes save, the log, the bytes from the origin and the warm-up, a sentence each.
 fn sentences(plan: &Plan) -> impl Iterator<Item = String> {
     let findings = plan.findings.iter().map(|finding| Some(finding.to_string()));
-    findings.chain([Some(log_sentence(plan)), bytes_sentence(plan), start_sentence(plan)]).flatten()
+    let others =
+        [routes_sentence(plan), Some(log_sentence(plan)), bytes_sentence(plan), start_sentence(plan)];
+    findings.chain(others).flatten()
 }
 
 /// The bytes that the origin sends, in one sentence; `None` if the log has no sizes.
@@ -267,7 +355,7 @@ fn large_objects(plan: &Plan) -> Option<String> {
     })
 }
 
-/// The loads of an empty cache, and the requests that do not count, in one sentence; `None` without a warm-up.
+/// The requests that do not count, and their loads, in one sentence; `None` without a warm-up.
 fn start_sentence(plan: &Plan) -> Option<String> {
     let (from, all) = (plan.trace.counted(), plan.trace.totals().requests);
     if from.from_ns == 0 {
@@ -275,21 +363,29 @@ fn start_sentence(plan: &Plan) -> Option<String> {
     }
     let about = if plan.trace.is_whole() { "" } else { "about " };
     let warmup = counted(all.saturating_sub(from.requests), "request");
-    let left_out = format!("it ratios and loads leave out the first {about}{warmup}, which fill the cache.");
+    let mut text = format!("Hit ratios and loads leave out the first {about}{warmup}, which fill the cache");
     let cold = plan.recommendation.as_ref().ok().and_then(|chosen| chosen.cold_start);
-    Some(match cold.filter(|_| plan.has_times) {
-        Some(cold) => format!(
-            "Cold start: {} requests a second to the origin at the busiest minute of the first {}; h{left_out}",
-            peak(cold.loads_per_s_in_busiest_minute),
+    if let Some(cold) = cold.filter(|_| plan.has_times) {
+        let loads = peak(cold.loads_per_s_in_busiest_minute);
+        let _ = write!(
+            text,
+            ": {loads} requests a second to the origin in the busiest minute of the first {}",
             format_span(Duration::from_nanos(cold.span_ns)),
-        ),
-        None => format!("H{left_out}"),
-    })
+        );
+    }
+    Some(text + ".")
 }
 
 /// Assumptions, lines left out and errors of estimates, a sentence each.
 fn notes(plan: &Plan) -> Vec<String> {
     let mut notes = plan.assumptions.clone();
+    let has_longer = |chosen: &Recommendation| chosen.routes.ttl_max_ns() > chosen.lifetime.ttl.default_ns();
+    if plan.recommendation.as_ref().is_ok_and(has_longer) {
+        notes.push(
+            "Responses of routes that did not change in the log may be older. A stated --ttl or --staleness is never exceeded."
+                .to_owned(),
+        );
+    }
     let totals = plan.trace.totals();
     if plan.left_out > 0 {
         let verb = if plan.left_out == 1 { "is" } else { "are" };
@@ -387,30 +483,93 @@ fn cache_block(recommendation: &Recommendation) -> String {
     cache_table("cache", policy, *capacity, *lifetime, *max_object)
 }
 
-/// The settings of a `[[route]]` with which the proxy serves as planned, by name, where the `[cache]` table is not enough. A ttl that the
-/// caller has not stated is left out: it would replace what the origin declares.
-fn route_settings(plan: &Plan) -> Vec<(&'static str, String)> {
-    let Ok(Recommendation { lifetime, .. }) = &plan.recommendation else { return Vec::new() };
-    let Some(ttl_ns) = lifetime.ttl.default_ns().filter(|_| plan.is_access_log) else { return Vec::new() };
-    let mut settings = Vec::new();
-    if plan.is_ttl_stated && matches!(lifetime.ttl, Ttl::Fixed(_)) {
-        settings.push(("ttl", nanos_text(ttl_ns)));
-    }
-    if plan.exchanges.of(Exchange::NotFound) > 0 {
-        settings.push(("negative_ttl", nanos_text(ttl_ns)));
-    }
-    settings
+/// A `[[route]]` of the proxy's configuration.
+struct RouteBlock<'a> {
+    /// `None`: all requests that no other route has.
+    planned: Option<&'a PlannedRoute>,
+    /// Names with values.
+    settings: Vec<(&'static str, String)>,
 }
 
-/// The same as a table, with comments.
+/// The routes with which the proxy serves as planned, where the `[cache]` table is not enough. A ttl that the caller has not stated
+/// leaves what the origin declares.
+fn route_blocks(plan: &Plan) -> Vec<RouteBlock<'_>> {
+    let Ok(Recommendation { lifetime, routes, .. }) = &plan.recommendation else { return Vec::new() };
+    let Some(ttl_ns) = lifetime.ttl.default_ns().filter(|_| plan.is_access_log) else { return Vec::new() };
+    let not_found = plan.exchanges.of(Exchange::NotFound) > 0;
+    let negative_ttl = || not_found.then(|| ("negative_ttl", nanos_text(ttl_ns)));
+    let of_route = |route: &'static str| if plan.is_ttl_stated { route } else { "default_ttl" };
+    let mut blocks: Vec<RouteBlock<'_>> = Vec::new();
+    for route in &routes.routes {
+        let (host, path) = route.name.split_once(' ').unzip();
+        let mut settings: Vec<_> = host.map(|host| ("host", host.to_owned())).into_iter().collect();
+        settings.push(("path", path.unwrap_or(&route.name).to_owned()));
+        if route.ttl_ns == 0 {
+            settings.push(("default_ttl", "0s".to_owned()));
+        } else {
+            settings.push((of_route("ttl"), nanos_text(route.ttl_ns)));
+            settings.extend(negative_ttl());
+        }
+        blocks.push(RouteBlock { planned: Some(route), settings });
+    }
+    let mut others = Vec::new();
+    if plan.is_ttl_stated && matches!(lifetime.ttl, Ttl::Fixed(_)) {
+        others.push(("ttl", nanos_text(ttl_ns)));
+    }
+    others.extend(negative_ttl());
+    if !blocks.is_empty() {
+        // Without it the requests of no other route would have none.
+        others.insert(0, ("path", "/*".to_owned()));
+    }
+    if !others.is_empty() {
+        blocks.push(RouteBlock { planned: None, settings: others });
+    }
+    blocks
+}
+
+impl RouteBlock<'_> {
+    /// The table, after its reason.
+    fn text(&self) -> String {
+        let reason = self.planned.map_or_else(String::new, |route| text::hanging("# ", &reason(route), "# "));
+        let line = |(name, value): &(&str, String)| {
+            let comment = match *name {
+                "ttl" => "  # in place of what the origin declares",
+                "negative_ttl" => "  # 404 and 410",
+                "default_ttl" if value == "0s" => "  # not stored",
+                _ => "",
+            };
+            format!("{name:<12} = \"{value}\"{comment}\n")
+        };
+        let lines: String = self.settings.iter().map(line).collect();
+        format!("{reason}[[route]]\n{lines}")
+    }
+}
+
+/// Why a route has a ttl of its own.
+fn reason(route: &PlannedRoute) -> String {
+    let share = percent(route.share);
+    match route.evidence {
+        Evidence::SameSize { answers, outdated } => format!(
+            "{share} of the requests. {} answers of this ttl, compared with those of the log: {} of another size.",
+            format_count(answers),
+            if outdated == 0 { "none".to_owned() } else { format_count(outdated) }
+        ),
+        Evidence::Changes { outdated, outdated_left } => format!(
+            "{share} of the requests. With the ttl of the cache {} of the answers have another size than the log has at that time, with this one {}.",
+            percent(outdated),
+            percent(outdated_left)
+        ),
+        Evidence::UniqueKeys { share: once } => format!(
+            "{share} of the requests, {} of them for URLs that are requested once: not stored, unless the origin declares a lifetime or a validator.",
+            percent(once)
+        ),
+    }
+}
+
+/// The same as text; `None`: the `[cache]` table is enough.
 fn route_block(plan: &Plan) -> Option<String> {
-    let settings = route_settings(plan);
-    let line = |(name, value): &(&str, String)| {
-        let comment = if *name == "ttl" { "in place of what the origin declares" } else { "404 and 410" };
-        format!("{name:<12} = \"{value}\"  # {comment}\n")
-    };
-    let lines: String = settings.iter().map(line).collect();
-    (!settings.is_empty()).then(|| format!("[[route]]\n{lines}"))
+    let blocks: Vec<String> = route_blocks(plan).iter().map(RouteBlock::text).collect();
+    (!blocks.is_empty()).then(|| blocks.join("\n"))
 }
 
 /// The preset that serves with this lifetime.
@@ -444,6 +603,13 @@ pub(crate) fn cache_table(
     };
     let _ = writeln!(table, "limit    = {{ {size}, policy = \"{}\" }}", policy.name);
     table
+}
+
+/// `Hit ratio in percent, ttl 60s with swr 10s`.
+fn curve_heading(plan: &Plan, what: &str, lifetime: Lifetime) -> String {
+    let has_routes = plan.recommendation.as_ref().is_ok_and(|chosen| !chosen.routes.routes.is_empty());
+    let for_all = if has_routes { " for all routes" } else { "" };
+    format!("{what}, {}{for_all}", lifetime_text(lifetime))
 }
 
 /// Hit ratios of one lifetime: a row for each size, a column for each policy.

@@ -7,8 +7,13 @@ use stockade_logs::LogReader;
 use crate::{
     Capacity, LatencyOption, OVERHEAD_BYTES, PlanError, PlanOptions, Policy, Warmup, plan,
     read::{KeyRules, REQUESTS_MAX, read},
-    report::Plan,
+    report::{FORMATS, Plan},
 };
+
+/// The text of a plan in one line.
+pub fn words(plan: &Plan) -> String {
+    FORMATS[0].1(plan).split_whitespace().collect::<Vec<_>>().join(" ")
+}
 
 /// 64 MiB with LRU, loads that take no time, and no warm-up.
 pub fn options() -> PlanOptions {

@@ -9,12 +9,22 @@
 //! Requests for a key that is requested very often are all in the sample or all missing. Ratios therefore have the expected
 //! number of requests as their denominator, not the number in the sample: what is missing are hits (SHARDS-adj).
 
-use std::{hash::BuildHasher, ops::Range, sync::OnceLock};
+use std::{
+    hash::BuildHasher,
+    ops::Range,
+    sync::{Arc, OnceLock},
+};
 
 use foldhash::quality::FixedState;
 use hashbrown::{HashTable, hash_table};
 
-use crate::{exchange::Exchange, peaks::SecondCounts, scale::scaled, warmup::Counted};
+use crate::{
+    exchange::Exchange,
+    peaks::SecondCounts,
+    routes::{ROUTES, RouteNames},
+    scale::scaled,
+    warmup::Counted,
+};
 
 /// A key, by its number.
 pub type Key = u32;
@@ -32,8 +42,9 @@ pub struct Request {
     pub at_ns: u64,
     /// Bytes of the response.
     pub bytes: u32,
-    /// The lowest [`KEY_BITS`] are the key, those above it the exchange: a log of millions of lines is kept in memory.
-    key_and_exchange: u32,
+    /// The lowest [`KEY_BITS`] are the key, then [`EXCHANGE_BITS`] the exchange, the others the route: a log of millions of lines is
+    /// kept in memory.
+    packed: u32,
 }
 
 const _: () = assert!(size_of::<Request>() == 16);
@@ -41,24 +52,41 @@ const _: () = assert!(size_of::<Request>() == 16);
 /// The bits of a key.
 const KEY_BITS: u32 = 24;
 const KEY_MASK: u32 = (1 << KEY_BITS) - 1;
+/// The bits of an exchange.
+const EXCHANGE_BITS: u32 = 3;
+const EXCHANGE_MASK: u32 = (1 << EXCHANGE_BITS) - 1;
+const ROUTE_AT: u32 = KEY_BITS + EXCHANGE_BITS;
+const _: () = assert!(ROUTES == 1 << (u32::BITS - ROUTE_AT));
 const _: () = assert!(KEYS_MAX < KEY_MASK as usize);
 
 impl Request {
     pub(crate) fn new(at_ns: u64, key: Key, exchange: Exchange, bytes: u32) -> Self {
         debug_assert!(key <= KEY_MASK, "more keys than a trace has");
-        Self { at_ns, bytes, key_and_exchange: key & KEY_MASK | u32::from(exchange as u8) << KEY_BITS }
+        Self { at_ns, bytes, packed: key & KEY_MASK | u32::from(exchange as u8) << KEY_BITS }
     }
 
     /// The requested key.
     #[must_use]
     pub fn key(&self) -> Key {
-        self.key_and_exchange & KEY_MASK
+        self.packed & KEY_MASK
     }
 
     /// The effect of the request and its response on the cache.
     #[must_use]
     pub fn exchange(&self) -> Exchange {
-        Exchange::from_number((self.key_and_exchange >> KEY_BITS) as u8)
+        Exchange::from_number((self.packed >> KEY_BITS & EXCHANGE_MASK) as u8)
+    }
+
+    /// The number of its route in the trace, from 1; 0: none of them.
+    #[must_use]
+    pub(crate) fn route(&self) -> u8 {
+        (self.packed >> ROUTE_AT) as u8
+    }
+
+    /// The same request in the route of this number.
+    pub(crate) fn in_route(self, route: u8) -> Self {
+        let rest = self.packed & ((1 << ROUTE_AT) - 1);
+        Self { packed: rest | u32::from(route) << ROUTE_AT, ..self }
     }
 
     /// The same request at another time.
@@ -68,7 +96,7 @@ impl Request {
 
     /// The same request, where its key has this number.
     pub(crate) fn renumbered(self, key: Key) -> Self {
-        Self::new(self.at_ns, key, self.exchange(), self.bytes)
+        Self { packed: self.packed & !KEY_MASK | key & KEY_MASK, ..self }
     }
 }
 
@@ -100,6 +128,8 @@ pub struct Trace {
     pub(crate) counted: Counted,
     /// For how long each response is fresh, in nanoseconds, where the log says so; empty: it never does.
     ttls_ns: Vec<Option<u64>>,
+    /// The names of the routes, from number 1 on.
+    routes: Arc<[Box<str>]>,
     /// The position of the next request for the same key, once a policy has asked for it.
     next: OnceLock<Vec<u32>>,
 }
@@ -151,8 +181,9 @@ pub struct TraceBuilder {
     requests: Vec<Request>,
     ttls_ns: Vec<Option<u64>>,
     has_ttls: bool,
-    /// Numbers of sampled keys, by hash.
-    numbers: HashTable<(u64, Key)>,
+    /// Numbers of sampled keys with those of their routes, by hash.
+    numbers: HashTable<(u64, Key, u16)>,
+    route_names: RouteNames,
     keys: usize,
     /// Keys with hashes below this are sampled.
     threshold: u64,
@@ -186,6 +217,7 @@ impl TraceBuilder {
             ttls_ns: Vec::new(),
             has_ttls: false,
             numbers: HashTable::new(),
+            route_names: RouteNames::default(),
             keys: 0,
             threshold: u64::MAX,
             halvings: 0,
@@ -216,7 +248,7 @@ impl TraceBuilder {
         if hash > self.threshold {
             return;
         }
-        let key = self.number(hash);
+        let key = self.number(hash, request.key);
         let known =
             request.bytes.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX).min(UNKNOWN_BYTES - 1));
         let bytes = known.unwrap_or(UNKNOWN_BYTES);
@@ -248,12 +280,12 @@ impl TraceBuilder {
         self.requests.len() >= 2 * self.requests_max && self.keys < 2 * KEYS_LEAST
     }
 
-    fn number(&mut self, hash: u64) -> Key {
+    fn number(&mut self, hash: u64, key: &[u8]) -> Key {
         match self.numbers.entry(hash, |known| known.0 == hash, |known| known.0) {
             hash_table::Entry::Occupied(known) => known.get().1,
             hash_table::Entry::Vacant(vacant) => {
                 let number = Key::try_from(self.keys).unwrap_or(Key::MAX);
-                vacant.insert((hash, number));
+                vacant.insert((hash, number, self.route_names.number(key)));
                 self.keys += 1;
                 number
             }
@@ -267,7 +299,7 @@ impl TraceBuilder {
         let mut numbers = vec![None; self.keys];
         let mut kept = 0;
         let threshold = self.threshold;
-        self.numbers.retain(|(hash, number)| {
+        self.numbers.retain(|(hash, number, _)| {
             let is_kept = *hash <= threshold;
             if is_kept {
                 numbers[*number as usize] = Some(kept);
@@ -295,7 +327,10 @@ impl TraceBuilder {
     /// The trace. Requests that a log with whole seconds puts at one moment are spread evenly over that second.
     #[must_use]
     pub fn finish(mut self) -> Trace {
+        let mut route_of_key = vec![0; self.keys];
+        self.numbers.iter().for_each(|(_, key, route)| route_of_key[*key as usize] = *route);
         drop(self.numbers);
+        let routes = self.route_names.mark(&mut self.requests, &route_of_key);
         if self.totals.reversals > 0 {
             sort_by_time(&mut self.requests, &mut self.ttls_ns);
         }
@@ -323,6 +358,7 @@ impl TraceBuilder {
             requests_per_s_max: self.per_second.max(),
             is_plain,
             ttls_ns: self.ttls_ns,
+            routes,
             next: OnceLock::new(),
         }
     }
@@ -442,6 +478,11 @@ impl Trace {
         self.requests_per_s_max
     }
 
+    /// The names of the routes with the most requests, from number 1 on.
+    pub(crate) fn routes(&self) -> &[Box<str>] {
+        &self.routes
+    }
+
     /// True if all responses may be stored for the ttl of a plan.
     pub(crate) fn is_plain(&self) -> bool {
         self.is_plain
@@ -468,8 +509,19 @@ impl Trace {
     ) -> Self {
         let sampled_share = self.sampled_share / nth as f64;
         let Self { totals, requests_per_s_max, is_plain, counted, .. } = *self;
-        let next = OnceLock::new();
-        Self { requests, keys, sampled_share, totals, requests_per_s_max, is_plain, counted, ttls_ns, next }
+        let (routes, next) = (Arc::clone(&self.routes), OnceLock::new());
+        Self {
+            requests,
+            keys,
+            sampled_share,
+            totals,
+            requests_per_s_max,
+            is_plain,
+            counted,
+            ttls_ns,
+            routes,
+            next,
+        }
     }
 
     /// The sum of the last known sizes of all sampled keys that may be stored, each with an overhead; scaled to the whole log.

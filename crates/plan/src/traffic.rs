@@ -176,7 +176,7 @@ fn split_url<'a>(host: Option<&'a str>, url: &'a str) -> (Option<&'a str>, &'a [
 
 /// The first segment of a path, and `/*` if there are more: `/assets/*`, `/about`. A segment that is a number or an id is
 /// `*`.
-fn route(path: &[u8]) -> (&[u8], &'static [u8]) {
+pub(crate) fn route(path: &[u8]) -> (&[u8], &'static [u8]) {
     let path = path.strip_prefix(b"/").unwrap_or(path);
     let end = path.iter().position(|byte| *byte == b'/').unwrap_or(path.len());
     let segment = &path[..end];

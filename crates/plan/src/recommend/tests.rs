@@ -92,6 +92,7 @@ fn settings(curves: &[Curve]) -> CurveSettings {
         latency_ns: 0,
         overhead_bytes: 0,
         max_object: None,
+        routes: RouteTtls::NONE,
     }
 }
 
@@ -111,7 +112,7 @@ fn chosen(
     staleness_s: Option<u64>,
 ) -> Result<Recommendation, NoRecommendation> {
     let bound = staleness_s.map(|seconds| seconds * SECOND_NS);
-    recommend(&loop_of_300(), curves, &settings(curves), memory.map(Capacity::Entries), bound)
+    recommend(&loop_of_300(), curves, &settings(curves), memory.map(Capacity::Entries), bound, None)
 }
 
 /// The names of the chosen policy and lifetime, and the size.
@@ -182,10 +183,11 @@ fn figures_are_those_of_independent_replays() {
         latency_ns: 0,
         overhead_bytes: 0,
         max_object: None,
+        routes: RouteTtls::NONE,
     };
     let curves = curves(&trace, None, &settings, &|_, _| {});
     let recommended = |memory: Option<u64>| {
-        recommend(&trace, &curves, &settings, memory.map(Capacity::Entries), None).expect("a cache")
+        recommend(&trace, &curves, &settings, memory.map(Capacity::Entries), None, None).expect("a cache")
     };
     // A loop has only misses until all of it fits.
     let best = recommended(None);
@@ -208,8 +210,8 @@ fn figures_are_those_of_independent_replays() {
     let settings = CurveSettings { policies: vec![sieve], ..settings.clone() };
     let curves = crate::curve::curves(&trace, None, &settings, &|_, _| {});
     for size in [100, 140, 160, 290] {
-        let given =
-            recommend(&trace, &curves, &settings, Some(Capacity::Entries(size)), None).expect("a cache");
+        let given = recommend(&trace, &curves, &settings, Some(Capacity::Entries(size)), None, None)
+            .expect("a cache");
         let ((double, _), (own, requests), (half, _)) = (loads(2 * size), loads(size), loads(size / 2));
         let expected = [own / requests, 1.0 - double / own, half / requests];
         let told = [given.point.load_ratio, given.loads_saved_by_double, given.load_ratio_of_half];

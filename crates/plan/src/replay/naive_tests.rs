@@ -23,6 +23,9 @@ enum Order {
 
 struct NaiveCache<'a> {
     setup: &'a CacheSetup,
+    /// The path of each key, and a ttl for each path that begins or ends like it.
+    paths: &'a [String],
+    routes: &'a [(String, u64)],
     order: Order,
     entries: Vec<NaiveEntry>,
     /// At most one for each key.
@@ -52,6 +55,8 @@ impl<'a> NaiveCache<'a> {
     fn new(setup: &'a CacheSetup, order: Order) -> Self {
         Self {
             setup,
+            paths: &[],
+            routes: &[],
             order,
             entries: Vec::new(),
             loads: Vec::new(),
@@ -153,8 +158,15 @@ impl<'a> NaiveCache<'a> {
             Ttl::Fixed(ttl_ns) => ttl_ns,
             Ttl::Logged { default_ns } => logged.unwrap_or(default_ns),
         };
+        let path = self.paths.get(key as usize).map_or("", |path| path.split('?').next().unwrap_or(path));
+        let of_route = self.routes.iter().find_map(|(route, ttl_ns)| {
+            let is_match = route.strip_suffix('*').map_or(route == path, |start| path.starts_with(start));
+            is_match.then_some(*ttl_ns)
+        });
         let ttl_ns = match request.exchange() {
-            Exchange::Planned | Exchange::NotFound => planned,
+            // 404 has the ttl of the plan, unless nothing of the route is stored.
+            Exchange::NotFound => of_route.filter(|ttl_ns| *ttl_ns == 0).unwrap_or(planned),
+            Exchange::Planned => of_route.unwrap_or(planned),
             Exchange::Declared => logged.unwrap_or(0),
             _ => 0,
         };
@@ -210,19 +222,54 @@ fn times() -> impl Strategy<Value = u64> {
     prop_oneof![Just(0), Just(1), 0_u64..60, 0_u64..2_000]
 }
 
-fn traces() -> impl Strategy<Value = Trace> {
+/// A trace, and the path of each of its keys.
+fn logs() -> impl Strategy<Value = (Trace, Vec<String>)> {
     let exchange = prop_oneof![8 => Just(Exchange::Planned), 6 => (0_u8..8).prop_map(Exchange::from_number)];
-    let request = (times(), 0_u8..10, prop::option::of(0_u64..40), prop::option::of(times()), exchange);
+    let request = (times(), 0_usize..12, prop::option::of(0_u64..40), prop::option::of(times()), exchange);
     prop::collection::vec(request, 1..120).prop_map(|requests| {
         let mut builder = TraceBuilder::new(usize::MAX, 1);
         let mut at_ns = 0;
+        let mut paths: Vec<String> = Vec::new();
         for (pause_ms, key, bytes, ttl_ms, exchange) in requests {
             at_ns += pause_ms * MS;
             let ttl_ns = ttl_ms.map(|ttl_ms| ttl_ms * MS);
-            builder.push(&NewRequest { at_ns, key: &[key], exchange, bytes, ttl_ns });
+            let path = PATHS[key];
+            builder.push(&NewRequest { at_ns, key: path.as_bytes(), exchange, bytes, ttl_ns });
+            if !paths.iter().any(|known| known == path) {
+                paths.push(path.to_owned());
+            }
         }
-        builder.finish()
+        (builder.finish(), paths)
     })
+}
+
+/// Paths of three routes, and of none.
+const PATHS: [&str; 12] = [
+    "/a/1",
+    "/a/2?q",
+    "/a/b/3",
+    "/a/",
+    "/a",
+    "/search?q=1",
+    "/search?q=2",
+    "/search",
+    "/7",
+    "/8/x",
+    "/ab/1",
+    "/",
+];
+
+fn traces() -> impl Strategy<Value = Trace> {
+    logs().prop_map(|(trace, _)| trace)
+}
+
+/// Routes with a ttl each, some of 0.
+fn routes() -> impl Strategy<Value = Vec<(String, u64)>> {
+    let names = ["/a/*", "/a", "/search", "/ab/*", "/"].map(str::to_owned).to_vec();
+    let ttl = prop_oneof![1 => Just(0), 3 => times().prop_map(|ttl_ms| ttl_ms * MS)];
+    prop::sample::subsequence(names, 0..=5)
+        .prop_flat_map(move |names| (Just(names.clone()), prop::collection::vec(ttl.clone(), names.len())))
+        .prop_map(|(names, ttls)| names.into_iter().zip(ttls).collect())
 }
 
 fn setups() -> impl Strategy<Value = CacheSetup> {
@@ -241,6 +288,7 @@ fn setups() -> impl Strategy<Value = CacheSetup> {
             ttl,
             swr_ns: swr_ms * MS,
             latency_ns: latency_ms * MS,
+            routes: RouteTtls::NONE,
         },
     )
 }
@@ -249,11 +297,14 @@ fn setups() -> impl Strategy<Value = CacheSetup> {
 fn compare<P: EvictionPolicy>(
     policy: &str,
     order: Order,
-    trace: &Trace,
+    (trace, paths): &(Trace, Vec<String>),
     setup: &CacheSetup,
+    routes: &[(String, u64)],
 ) -> Result<(), TestCaseError> {
+    let of_routes = routes.iter().map(|(name, ttl_ns)| (&**name, *ttl_ns));
+    let setup = &CacheSetup { routes: RouteTtls::of(trace, of_routes), ..*setup };
     let mut cache = CacheReplay::<P>::new(trace, setup, None);
-    let mut naive = NaiveCache::new(setup, order);
+    let mut naive = NaiveCache { paths, routes, ..NaiveCache::new(setup, order) };
     for index in 0..trace.requests().len() {
         cache.request(trace, index);
         naive.request(trace, index);
@@ -272,13 +323,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
-    fn replay_of_lru_is_the_naive_one_to_the_request(trace in traces(), setup in setups()) {
-        compare::<crate::policy::lru::Lru>("lru", Order::Used, &trace, &setup)?;
+    fn replay_of_lru_is_the_naive_one_to_the_request(log in logs(), setup in setups(), routes in routes()) {
+        compare::<crate::policy::lru::Lru>("lru", Order::Used, &log, &setup, &routes)?;
     }
 
     #[test]
-    fn replay_of_fifo_is_the_naive_one_to_the_request(trace in traces(), setup in setups()) {
-        compare::<crate::policy::fifo::Fifo>("fifo", Order::Stored, &trace, &setup)?;
+    fn replay_of_fifo_is_the_naive_one_to_the_request(log in logs(), setup in setups(), routes in routes()) {
+        compare::<crate::policy::fifo::Fifo>("fifo", Order::Stored, &log, &setup, &routes)?;
     }
 }
 

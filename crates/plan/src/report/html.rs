@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use stockade_record::page::{THEME_STYLE, UPLOT_NOTICE, UPLOT_SCRIPT, UPLOT_STYLE};
 
 use super::{
-    Plan, answer, cache_block, capacity_text, curve_table, lifetime_text, notes, outlook, route_block,
+    Plan, answer, cache_block, capacity_text, curve_heading, curve_table, facts, notes, outlook, route_block,
     sentences, strategies_heading, strategies_table, table::Table, traffic,
 };
 use crate::{
@@ -30,16 +30,17 @@ pub(super) fn render(plan: &Plan) -> String {
             body {
                 main {
                     h1 { (title) }
+                    @let facts = facts(plan);
+                    @if !facts.is_empty() {
+                        dl.facts { @for (name, fact) in &facts { div { dt { (name) } dd { (fact) } } } }
+                    }
                     p.answer { (answer(plan)) }
-                    @for sentence in sentences(plan) { p { (sentence) } }
+                    @for sentence in sentences(plan) { p { (prose(&sentence)) } }
                     @if let Ok(recommendation) = &plan.recommendation {
-                        section.block {
-                            pre tabindex="0" role="region" aria-label="Block to copy" { code { (cache_block(recommendation)) } }
-                            button type="button" id="copy" { "Copy" }
-                        }
+                        (block(&cache_block(recommendation)))
                         @if let Some(route) = route_block(plan) {
                             p { "In the configuration of the proxy also:" }
-                            pre { code { (route) } }
+                            (block(&route))
                         }
                     }
                     @for (number, lifetime) in plan.settings.lifetimes.iter().enumerate() {
@@ -64,7 +65,7 @@ pub(super) fn render(plan: &Plan) -> String {
                     @let notes = notes(plan);
                     @if !notes.is_empty() {
                         h2 { "Notes" }
-                        ul { @for note in notes { li { (note) } } }
+                        ul { @for note in notes { li { (prose(&note)) } } }
                     }
                     h2 { "Policies" }
                     dl { @for policy in &plan.settings.policies { dt { (policy.name) } dd { (policy.summary) } } }
@@ -77,16 +78,36 @@ pub(super) fn render(plan: &Plan) -> String {
     .into_string()
 }
 
+/// A sentence, whose options are not divided at their hyphens.
+fn prose(sentence: &str) -> Markup {
+    html! {
+        @for (nth, word) in sentence.split(' ').enumerate() {
+            @if nth > 0 { " " }
+            @if word.starts_with("--") { span.option { (word) } } @else { (word) }
+        }
+    }
+}
+
+/// A block to copy.
+fn block(text: &str) -> Markup {
+    html! {
+        section.block {
+            pre tabindex="0" role="region" aria-label="Block to copy" { code { (text) } }
+            button.copy type="button" { "Copy" }
+        }
+    }
+}
+
 /// The curves of one lifetime: a plot, and the same as a table.
 fn curves(plan: &Plan, number: usize, lifetime: Lifetime) -> Markup {
     let table = curve_table(plan, lifetime);
     html! {
         section {
-            h2 { "Curves by size, " (lifetime_text(lifetime)) }
+            h2 { (curve_heading(plan, "Curves by size", lifetime)) }
             div.plot data-lifetime=(number) {}
             details {
                 summary { "As a table, in percent" }
-                (table_of(&format!("Hit ratio in percent, {}", lifetime_text(lifetime)), &table))
+                (table_of(&curve_heading(plan, "Hit ratio in percent", lifetime), &table))
             }
         }
     }

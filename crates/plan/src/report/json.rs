@@ -3,12 +3,13 @@
 use serde_json::{Map, Value, json};
 use stockade_model::units::{format_duration, milliseconds};
 
-use super::{Plan, outlook, traffic};
+use super::{Plan, RouteBlock, outlook, traffic};
 use crate::{
     curve::{Curve, Point},
     exchange::Exchange,
     recommend::Recommendation,
     replay::{Capacity, Ttl},
+    routes::Evidence,
     strategies::StrategyFigures,
 };
 
@@ -36,10 +37,23 @@ pub(super) fn render(plan: &Plan) -> String {
     });
     if let Ok(recommendation) = &plan.recommendation {
         json["recommendation"] = recommendation_json(recommendation, plan.has_times);
-        let route = super::route_settings(plan);
-        if !route.is_empty() {
-            json["recommendation"]["route"] =
-                route.into_iter().map(|(name, value)| (name.to_owned(), Value::from(value))).collect();
+        let (others, routes): (Vec<_>, Vec<_>) =
+            super::route_blocks(plan).into_iter().partition(|block| block.planned.is_none());
+        let settings = |block: &RouteBlock<'_>| -> Map<String, Value> {
+            block.settings.iter().map(|(name, value)| ((*name).to_owned(), Value::from(&**value))).collect()
+        };
+        if let Some(others) = others.first() {
+            json["recommendation"]["route"] = settings(others).into();
+        }
+        if !routes.is_empty() {
+            let routes: Vec<Value> = routes.iter().map(|block| route(block, &settings(block))).collect();
+            let saved = &recommendation.routes;
+            json["recommendation"]["routes"] = json!({
+                "blocks": routes,
+                "loads_saved": saved.loads_saved,
+                "bytes_saved": saved.bytes_saved,
+                "exact": !saved.is_sampled,
+            });
         }
     }
     if let Some(without_bots) = &plan.without_bots {
@@ -62,6 +76,23 @@ pub(super) fn render(plan: &Plan) -> String {
     let mut text = serde_json::to_string_pretty(&json).unwrap_or_default();
     text.push('\n');
     text
+}
+
+/// A route with its reason.
+fn route(block: &RouteBlock<'_>, settings: &Map<String, Value>) -> Value {
+    let mut json = json!({ "settings": settings });
+    let Some(planned) = block.planned else { return json };
+    json["share"] = planned.share.into();
+    json["evidence"] = match planned.evidence {
+        Evidence::SameSize { answers, outdated } => {
+            json!({ "kind": "same_size", "answers": answers, "outdated": outdated })
+        }
+        Evidence::Changes { outdated, outdated_left } => {
+            json!({ "kind": "changes", "outdated": outdated, "outdated_left": outdated_left })
+        }
+        Evidence::UniqueKeys { share } => json!({ "kind": "unique_keys", "share": share }),
+    };
+    json
 }
 
 fn recommendation_json(recommendation: &Recommendation, has_times: bool) -> Value {
@@ -95,6 +126,7 @@ fn recommendation_json(recommendation: &Recommendation, has_times: bool) -> Valu
         "exact": point.is_exact,
     });
     if has_times {
+        json["source_loads_per_s"] = recommendation.loads_per_s.into();
         json["source_loads_per_s_max"] = recommendation.loads_per_s_max.per_s.into();
         json["source_loads_per_s_busiest_minute"] = recommendation.loads_per_s_in_busiest_minute.per_s.into();
         if let Some(error) = recommendation.loads_per_s_in_busiest_minute.error {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use stockade_cache::{GhostStats, ShadowStats};
 use stockade_model::{outcome::Outcomes, units::format_count};
 
-use super::{capacity_text, percent, table::Table};
+use super::{capacity_text, percent, table::Table, text::paragraph};
 use crate::Capacity;
 
 /// Changes in the first line, at most.
@@ -34,8 +34,9 @@ pub const LIVE_FORMATS: [(&str, RenderLive); 3] =
 
 impl LiveShadow {
     fn text(&self) -> String {
-        let note = self.note().map(|note| format!("\n{note}\n")).unwrap_or_default();
-        format!("{}\n\n{}\n\n{}{note}", self.answer(), self.sample(), self.table().text())
+        let note = self.note().map(|note| format!("\n{}", paragraph(&note))).unwrap_or_default();
+        let (answer, sample) = (paragraph(&self.answer()), paragraph(&self.sample()));
+        format!("{answer}\n{sample}\n{}{note}", self.table().text())
     }
 
     fn markdown(&self) -> String {
@@ -191,9 +192,11 @@ mod tests {
     fn the_answer_is_the_first_line() {
         assert_eq!(
             example().text(),
-            "256MiB, sieve: hit ratio 87.2 % since the start; 2x size would give 2.1 points, 0.5x size would cost 4.1 points\n\
+            "256MiB, sieve: hit ratio 87.2 % since the start; 2x size would give 2.1 points,\n\
+             0.5x size would cost 4.1 points\n\
              \n\
-             http://127.0.0.1:9180: about 120,000 requests of the last hour, simulated over 12.5 % of the keys. Points are differences of the hit ratio.\n\
+             http://127.0.0.1:9180: about 120,000 requests of the last hour, simulated over\n\
+             12.5 % of the keys. Points are differences of the hit ratio.\n\
              \n\
              ghost           limit  policy  points  loads, times\n\
              as configured  256MiB   sieve    +0.0          1.00\n\
@@ -208,8 +211,9 @@ mod tests {
         let mut few = example();
         few.shadow.sampled_requests = 12;
         assert!(
-            few.text()
-                .ends_with("sample has 12 requests so far: ask again after 10,000 for figures to rely on.\n")
+            few.text().ends_with(
+                "sample has 12 requests so far: ask again after 10,000 for figures to rely\non.\n"
+            )
         );
         few.outcomes = Outcomes::default();
         few.shadow.ghosts[1].hit_ratio_change = None;

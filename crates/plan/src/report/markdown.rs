@@ -3,12 +3,20 @@
 use std::fmt::Write as _;
 
 use super::{
-    Plan, answer, cache_block, curve_table, lifetime_text, notes, outlook, route_block, sentences,
+    Plan, answer, cache_block, curve_heading, curve_table, facts, notes, outlook, route_block, sentences,
     strategies_heading, strategies_table, traffic,
 };
 
 pub(super) fn render(plan: &Plan) -> String {
-    let mut text = format!("# A cache for {}\n\n**{}**\n\n", plan.log, answer(plan));
+    let mut text = format!("# A cache for {}\n\n", plan.log);
+    let facts = facts(plan);
+    for (name, fact) in &facts {
+        let _ = writeln!(text, "- **{name}:** {fact}");
+    }
+    if !facts.is_empty() {
+        text.push('\n');
+    }
+    let _ = write!(text, "{}\n\n", answer(plan));
     for sentence in sentences(plan) {
         let _ = write!(text, "{sentence}\n\n");
     }
@@ -19,7 +27,7 @@ pub(super) fn render(plan: &Plan) -> String {
         }
     }
     for lifetime in &plan.settings.lifetimes {
-        let _ = write!(text, "## Hit ratio in percent, {}\n\n", lifetime_text(*lifetime));
+        let _ = write!(text, "## {}\n\n", curve_heading(plan, "Hit ratio in percent", *lifetime));
         text += &curve_table(plan, *lifetime).markdown();
         text.push('\n');
     }

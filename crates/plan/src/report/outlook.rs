@@ -26,14 +26,17 @@ pub(super) fn table(plan: &Plan) -> Option<Table> {
             format_span(Duration::from_nanos(outcome.age_max_ns)),
         ]
     };
-    let mut rows = vec![row(format!("as planned, {}", lifetime_text(chosen.lifetime)), &outlook.planned)];
-    let ttl = |ttl_s: u64| format!("ttl {}", nanos_text(ttl_s * 1_000_000_000));
+    let (has_routes, lifetime) = (!chosen.routes.routes.is_empty(), lifetime_text(chosen.lifetime));
+    let with_routes = if has_routes { " and the routes" } else { "" };
+    let mut rows = vec![row(format!("as planned, {lifetime}{with_routes}"), &outlook.planned)];
+    let for_all = if has_routes { " for all" } else { "" };
+    let ttl = |ttl_s: u64| format!("ttl {}{for_all}", nanos_text(ttl_s * 1_000_000_000));
     rows.extend(outlook.ttls.iter().map(|(ttl_s, outcome)| row(ttl(*ttl_s), outcome)));
     rows.push(row(format!("traffic x{}", outlook.growth), &outlook.more_traffic));
     rows.push(row("one more node".to_owned(), &outlook.one_more_node));
     let none = || "-".to_owned();
     let restart = peak(outlook.restart_loads_per_s);
-    rows.push(vec!["restart at the busiest minute".to_owned(), none(), none(), restart, none()]);
+    rows.push(vec!["restart in the worst minute".to_owned(), none(), none(), restart, none()]);
     let header = ["condition", "hit ratio", "loads/s", "busiest minute", "oldest"];
     Some(Table { header: header.map(str::to_owned).to_vec(), rows })
 }

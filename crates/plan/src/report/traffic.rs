@@ -3,13 +3,18 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
-use stockade_model::units::{format_count, format_size, ratio};
+use stockade_model::{
+    message::{columns, cut, printable},
+    units::{format_count, format_size, ratio},
+};
 
-use super::{Plan, capacity_text, peak, percent, table::Table};
+use super::{
+    Plan, capacity_text, peak, percent,
+    table::Table,
+    text::{COLUMNS, paragraph},
+};
 use crate::traffic::{Count, Part, Traffic};
 
-/// The longest line.
-const COLUMNS: usize = 100;
 /// A smaller share of the requests is not named in the text.
 const SHARE_MIN: f64 = 0.005;
 /// Rows of each kind in a table.
@@ -46,7 +51,7 @@ fn traffic(plan: &Plan) -> Option<&Traffic> {
 /// A line for each kind, of at most [`COLUMNS`].
 pub(super) fn text(plan: &Plan) -> String {
     let Some(traffic) = traffic(plan) else { return String::new() };
-    let mut text = format!("{}\n", heading(traffic));
+    let mut text = paragraph(&heading(traffic));
     for (kind, parts) in traffic.kinds() {
         let mut line = format!("  {kind:<8}  ");
         if let (true, Some((bots, _))) = (kind == "bots", &traffic.bots) {
@@ -61,15 +66,15 @@ pub(super) fn text(plan: &Plan) -> String {
             let share = traffic.share(part.count);
             let separator = if nth == 0 { "" } else { ", " };
             let next = format!("{separator}{} {}", part.name, percent(share));
-            let is_long = line.chars().count() + next.chars().count() > COLUMNS;
+            let is_long = columns(&line) + columns(&next) > COLUMNS;
             if nth > 0 && (is_long || share < SHARE_MIN) {
                 break;
             }
             line += &next;
         }
-        let _ = writeln!(text, "{}", line.chars().take(COLUMNS).collect::<String>());
+        let _ = writeln!(text, "{}", cut(&printable(&line), COLUMNS));
     }
-    text + &without_bots(plan).map_or(String::new(), |sentence| sentence + "\n")
+    text + &without_bots(plan).map_or(String::new(), |sentence| paragraph(&sentence))
 }
 
 fn heading(traffic: &Traffic) -> String {
@@ -173,7 +178,8 @@ mod tests {
              \x20 routes    /archive/* 50.0 %, /shop/* 50.0 %\n\
              \x20 types     .html 50.0 %, no ending 50.0 %\n\
              \x20 statuses  2xx 100.0 %\n\
-             Without the 50.0 % of requests by bots: 64MiB, hit ratio 99.0 %, 0.2 requests a second to the origin at the busiest minute.\n"
+             Without the 50.0 % of requests by bots: 64MiB, hit ratio 99.0 %, 0.2 requests a\n\
+             second to the origin at the busiest minute.\n"
         );
         for (format, render) in FORMATS {
             let page = render(&plan);
@@ -198,8 +204,8 @@ mod tests {
         ];
         let text = text(&plan);
         let lines: Vec<&str> = text.lines().collect();
-        assert!(lines[2].ends_with("route-0/* 20.0 %, /a-rather-long-name-of-a-route-1/* 19.0 %"), "{text}");
-        assert!(lines[..6].iter().all(|line| line.chars().count() <= COLUMNS), "{text}");
+        assert!(lines[2].ends_with("  /a-rather-long-name-of-a-route-0/* 20.0 %"), "{text}");
+        assert!(lines.iter().all(|line| columns(line) <= COLUMNS), "{text}");
         // A name that is too long is cut, and the next one of less than half a percent is left out.
         assert!(lines[3].ends_with("xxx"), "{text}");
     }

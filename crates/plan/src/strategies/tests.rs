@@ -44,10 +44,12 @@ fn recommendation(trace: &Trace) -> Recommendation {
         load_ratio_of_half: 0.0,
         loads_per_s_max: Peak::of(0, 1.0, 1.0),
         loads_per_s_in_busiest_minute: Peak::of(0, 60.0, 1.0),
+        loads_per_s: 0.0,
         cold_start: None,
         requests_per_s_max: Peak::of(0, 1.0, 1.0),
         age_max_ns: 1_500 * MS,
         max_object: None,
+        routes: crate::routes::RoutePlan::default(),
     }
 }
 

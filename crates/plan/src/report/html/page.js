@@ -89,7 +89,7 @@ function draw(place) {
         hooks: {
           draw: [
             (self) => {
-              if (chosen == null) return;
+              if (chosen == null || chosen > data.sizes.at(-1)) return;
               const x = Math.round(self.valToPos(chosen, "x", true));
               self.ctx.save();
               self.ctx.strokeStyle = style("--quiet") ? colour("--quiet") : "gray";
@@ -124,14 +124,15 @@ function draw(place) {
 }
 
 document.querySelectorAll(".plot").forEach(draw);
-const copy = document.getElementById("copy");
-copy?.addEventListener("click", async () => {
-  const block = copy.parentElement.querySelector("code").textContent;
-  try {
-    await navigator.clipboard.writeText(block);
-    copy.textContent = "Copied";
-  } catch {
-    getSelection().selectAllChildren(copy.parentElement.querySelector("code"));
-    copy.textContent = "Press Ctrl+C";
-  }
+document.querySelectorAll(".copy").forEach((copy) => {
+  copy.addEventListener("click", async () => {
+    const code = copy.parentElement.querySelector("code");
+    try {
+      await navigator.clipboard.writeText(code.textContent);
+      copy.textContent = "Copied";
+    } catch {
+      getSelection().selectAllChildren(code);
+      copy.textContent = "Press Ctrl+C";
+    }
+  });
 });
