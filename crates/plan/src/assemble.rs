@@ -266,8 +266,9 @@ fn lifetimes(options: &PlanOptions, trace: &Trace, assumptions: &mut Vec<String>
         }
         if options.staleness.is_none() {
             assumptions.push(format!(
-                "Responses may be {} old, since nothing else was said: --staleness and --ttl change it.",
-                format_duration(default_ttl + default_swr)
+                "The ttl is {} and swr {}, since nothing else was said: --ttl and --staleness change them.",
+                format_duration(default_ttl),
+                format_duration(default_swr)
             ));
         }
         return vec![Lifetime { ttl: Ttl::Fixed(nanos(default_ttl)), swr_ns: nanos(default_swr) }];
@@ -403,15 +404,15 @@ mod tests {
                 "Cache size {size} of memory, with the eviction policy lru \
                  Time to live (ttl) 1h; then up to 10s more, while a new response is loaded (swr) \
                  Origin load, warm cache {loads} requests a second in the busiest minute, {loads} on average \
-                 Origin load, empty cache 10 requests a second in the worst minute, as after a restart \
-                 Twice the size {double} \
+                 Origin load, empty cache 10 requests a second in the worst minute, if a restart comes just before it \
+                 Another size {double} \
                  Hit ratio once warm {hits} %; no answer is older than 1h10s. "
             )
         };
         let cold = "Hit ratios and loads leave out the first 2,000 requests, which fill the cache: 10 requests a second to the origin in the \
              busiest minute of the first 3m20s. ";
-        let nothing = "saves nothing; half the size adds nothing";
-        let none_left = "saves nothing: no request goes to the origin; with half the size 0.0 of 100 do";
+        let nothing = "twice the size saves nothing; half the size adds nothing";
+        let none_left = "no request goes to the origin; with half the size 0.0 of 100 do";
         for (mut plan, answer) in [
             (small, answer("4MiB", "10", nothing, "0.0")),
             (large, answer("512MiB", "0.0", none_left, "100.0")),
@@ -453,7 +454,10 @@ mod tests {
             "{point:?}"
         );
         let text = words(&larger);
-        assert!(text.contains(" Bytes from the origin: 954 MiB of 4.66 GiB. "), "{text}");
+        assert!(
+            text.contains(" Bytes from the origin: 954 MiB of the 4.66 GiB of all requested objects. "),
+            "{text}"
+        );
         assert!(
             FORMATS[0].1(&larger)
                 .ends_with("limit    = { bytes = \"2GiB\", max_object = \"8MiB\", policy = \"lru\" }\n")

@@ -219,7 +219,7 @@ fn size_and_routes(
         }
         capacity
     });
-    (capacity, cache(capacity).routes(trace, &candidates))
+    (capacity, cache(capacity).routes(trace, &candidates).with_shares_of(whole))
 }
 
 fn loads(curve: &Curve, size: usize) -> f64 {

@@ -190,7 +190,7 @@ fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
         ("Time to live (ttl)", ttl_fact(plan, chosen)),
         ("Origin load, warm cache", warm_fact(plan, chosen)),
         ("Origin load, empty cache", cold_fact(plan)),
-        ("Twice the size", double_fact(chosen)),
+        ("Another size", size_fact(chosen)),
     ]
 }
 
@@ -207,16 +207,18 @@ fn ttl_fact(plan: &Plan, chosen: &Recommendation) -> String {
     for route in &chosen.routes.routes {
         routes.entry(route.ttl_ns).or_default().push(&route.name);
     }
-    for (ttl_ns, names) in routes.into_iter().rev() {
+    let each = if routes.is_empty() { "" } else { "each " };
+    for (number, (ttl_ns, names)) in routes.into_iter().rev().enumerate() {
+        let but = if number == 0 { ", but " } else { ", " };
         let names = names.join(", ");
         let _ = match ttl_ns {
-            0 => write!(text, "; not stored: {names}"),
-            _ => write!(text, "; {} for {names}", nanos_text(ttl_ns)),
+            0 => write!(text, "{but}none for {names}, which are not stored"),
+            _ => write!(text, "{but}{} for {names}", nanos_text(ttl_ns)),
         };
     }
     if chosen.lifetime.swr_ns > 0 {
         let swr = nanos_text(chosen.lifetime.swr_ns);
-        let _ = write!(text, "; then up to {swr} more, while a new response is loaded (swr)");
+        let _ = write!(text, "; {each}then up to {swr} more, while a new response is loaded (swr)");
     }
     text
 }
@@ -237,7 +239,7 @@ fn warm_fact(plan: &Plan, chosen: &Recommendation) -> String {
 fn cold_fact(plan: &Plan) -> String {
     match (&plan.outlook, plan.has_times) {
         (Some(outlook), _) => format!(
-            "{} requests a second in the worst minute, as after a restart",
+            "{} requests a second in the worst minute, if a restart comes just before it",
             peak(outlook.restart_loads_per_s)
         ),
         (None, true) => "not computed".to_owned(),
@@ -245,13 +247,11 @@ fn cold_fact(plan: &Plan) -> String {
     }
 }
 
-fn double_fact(chosen: &Recommendation) -> String {
+fn size_fact(chosen: &Recommendation) -> String {
     let (loads, half) = (chosen.point.load_ratio, chosen.load_ratio_of_half);
     if loads <= 0.0 {
         let half = 100.0 * half;
-        return format!(
-            "saves nothing: no request goes to the origin; with half the size {half:.1} of 100 do"
-        );
+        return format!("no request goes to the origin; with half the size {half:.1} of 100 do");
     }
     let saved = match chosen.loads_saved_by_double {
         saved if saved < NOTHING => "nothing".to_owned(),
@@ -261,7 +261,7 @@ fn double_fact(chosen: &Recommendation) -> String {
         added if added < NOTHING => "adds nothing".to_owned(),
         added => format!("adds {}", percent(added)),
     };
-    format!("saves {saved}; half the size {added}")
+    format!("twice the size saves {saved}; half the size {added}")
 }
 
 /// The answer in one sentence, beside the [facts].
@@ -334,7 +334,7 @@ fn bytes_sentence(plan: &Plan) -> Option<String> {
     let all = plan.trace.counted().object_bytes as f64;
     let chosen = plan.recommendation.as_ref().ok().filter(|_| all > 0.0)?;
     let loads = format_size(chosen.point.byte_load_ratio * all);
-    Some(format!("Bytes from the origin: {loads} of {}.", format_size(all)))
+    Some(format!("Bytes from the origin: {loads} of the {} of all requested objects.", format_size(all)))
 }
 
 /// Objects that the recommended cache does not store, in one sentence; `None`: it stores all.
@@ -389,7 +389,7 @@ fn notes(plan: &Plan) -> Vec<String> {
     let has_longer = |chosen: &Recommendation| chosen.routes.ttl_max_ns() > chosen.lifetime.ttl.default_ns();
     if plan.recommendation.as_ref().is_ok_and(has_longer) {
         notes.push(
-            "Responses of routes that did not change in the log may be older. A stated --ttl or --staleness is never exceeded."
+            "Routes whose responses kept their size in the log have a longer ttl: look at their content first. A stated --ttl or --staleness is never exceeded."
                 .to_owned(),
         );
     }
@@ -557,12 +557,12 @@ fn reason(route: &PlannedRoute) -> String {
     let share = percent(route.share);
     match route.evidence {
         Evidence::SameSize { answers, outdated } => format!(
-            "{share} of the requests. {} answers of this ttl, compared with those of the log: {} of another size.",
+            "{share} of the requests. Of {} answers with this ttl {} had another size than the server sent at that time.",
             format_count(answers),
             if outdated == 0 { "none".to_owned() } else { format_count(outdated) }
         ),
         Evidence::Changes { outdated, outdated_left } => format!(
-            "{share} of the requests. With the ttl of the cache {} of the answers have another size than the log has at that time, with this one {}.",
+            "{share} of the requests. With the ttl of the cache {} of the answers had another size than the server sent at that time, with this one {}.",
             percent(outdated),
             percent(outdated_left)
         ),

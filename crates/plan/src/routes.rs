@@ -217,6 +217,23 @@ impl RoutePlan {
         RouteTtls::of(trace, self.routes.iter().map(|route| (&*route.name, route.ttl_ns)))
     }
 
+    /// With the shares of the requests that the routes have in the whole trace: a sample of its keys has others.
+    pub(crate) fn with_shares_of(mut self, whole: &Trace) -> Self {
+        if self.routes.is_empty() {
+            return self;
+        }
+        let mut requests = [0_u64; ROUTES];
+        whole.requests().iter().for_each(|request| requests[usize::from(request.route())] += 1);
+        let all = whole.requests().len().max(1) as f64;
+        for route in &mut self.routes {
+            let known = (1..).zip(whole.routes()).find(|(_, name)| ***name == *route.name);
+            route.share = known.map_or(0.0, |(number, _): (usize, _)| requests[number] as f64 / all);
+        }
+        self.routes
+            .sort_by(|one, other| other.share.total_cmp(&one.share).then_with(|| one.name.cmp(&other.name)));
+        self
+    }
+
     /// The longest ttl, in nanoseconds.
     pub(crate) fn ttl_max_ns(&self) -> Option<u64> {
         self.routes.iter().map(|route| route.ttl_ns).max()
@@ -276,8 +293,6 @@ impl PlannedCache<'_> {
         if !pays(total) {
             return RoutePlan::default();
         }
-        chosen
-            .sort_by(|one, other| other.share.total_cmp(&one.share).then_with(|| one.name.cmp(&other.name)));
         let [loads_saved, bytes_saved] = total;
         let routes = chosen.into_iter().cloned().collect();
         RoutePlan { routes, loads_saved, bytes_saved, is_sampled: !trace.is_whole() }

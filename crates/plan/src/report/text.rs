@@ -46,7 +46,8 @@ pub(super) fn render(plan: &Plan) -> String {
     }
     if let Ok(recommendation) = &plan.recommendation {
         if let Some(route) = route_block(plan) {
-            let _ = write!(text, "\n# In the configuration of the proxy, beside the table below\n{route}");
+            let _ =
+                write!(text, "\n# For the configuration of the proxy, with the [cache] table below\n{route}");
         }
         let _ = write!(text, "\n{}", cache_block(recommendation));
     }
@@ -165,7 +166,7 @@ mod tests {
             "Time to live (ttl)",
             "Origin load, warm cache",
             "Origin load, empty cache",
-            "Twice the size",
+            "Another size",
         ];
         assert_eq!(names, expected);
         for (format, render) in &FORMATS[..3] {

@@ -108,8 +108,8 @@ fn answer_comes_first_and_the_block_last() {
     let facts = "Cache size 1MiB of memory, with the eviction policy sieve \
          Time to live (ttl) 60s; then up to 10s more, while a new response is loaded (swr) \
          Origin load, warm cache 0.1 requests a second in the busiest minute, 0.1 on average; without a warm-up \
-         Origin load, empty cache 0.1 requests a second in the worst minute, as after a restart \
-         Twice the size saves nothing; half the size adds nothing \
+         Origin load, empty cache 0.1 requests a second in the worst minute, if a restart comes just before it \
+         Another size twice the size saves nothing; half the size adds nothing \
          Hit ratio 79.4 %; no answer is older than 70s. ";
     assert!(text.starts_with(&format!("{facts}{log}: 63 requests for 6 keys in ")), "{text}");
     let loads =
