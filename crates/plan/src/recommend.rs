@@ -203,21 +203,17 @@ fn size_and_routes(
         |capacity| PlannedCache { settings, policy: curve.policy, capacity, lifetime: curve.lifetime };
     let candidates = Candidates::of(trace, curve.lifetime, ttl_max_ns);
     let capacity = memory.unwrap_or_else(|| {
-        let (sizes, longer) = (&settings.sizes, candidates.longer());
-        let routes = RouteTtls::of(whole, longer.clone().map(|route| (&*route.name, route.ttl_ns)));
-        let with_routes = CurveSettings { routes, ..settings.clone() };
-        // Ten replays of a long log for the routes alone would take too long.
-        let replayed = if routes.is_none() { whole } else { trace };
-        let mut capacity = sizes[enough(sizes, &exact_loads(replayed, curve, &with_routes))];
-        if capacity == sizes[sizes.len() - 1] && !routes.is_none() {
-            let loads = |capacity| cache(capacity).replay(trace, longer.clone()).loads as f64;
-            let saves =
-                |capacity: &Capacity| saved(loads(*capacity), loads(capacity.times(2.0))) >= SAVED_MIN;
-            let doubled = (0..DOUBLINGS_MAX).map(|power| capacity.times(2.0_f64.powi(power)));
-            let larger = doubled.take_while(saves).last();
-            capacity = larger.map_or(capacity, |larger| larger.times(2.0));
+        let longer = candidates.longer().map(|route| (&*route.name, route.ttl_ns));
+        let routes = RouteTtls::of(whole, longer);
+        let mut sizes = settings.sizes.clone();
+        if let Some(largest) = sizes.last().copied().filter(|_| !routes.is_none()) {
+            sizes.extend((1..=DOUBLINGS_MAX).map(|power| largest.times(2.0_f64.powi(power))));
         }
-        capacity
+        // A long log would be replayed fifteen times for the routes alone.
+        let replayed = if routes.is_none() { whole } else { trace };
+        let with_routes = CurveSettings { routes, sizes, ..settings.clone() };
+        let sizes = &with_routes.sizes;
+        sizes[enough(sizes, &exact_loads(replayed, curve, &with_routes))]
     });
     (capacity, cache(capacity).routes(trace, &candidates).with_shares_of(whole))
 }
