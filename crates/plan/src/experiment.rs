@@ -138,7 +138,8 @@ pub fn experiment(plan: &Plan, load_time: Duration) -> Option<Experiment> {
                 loads: replay.loads - replay.forwarded,
                 shortest_lifetime: arm.lifetime.ttl.default_ns().map(|ttl_ns| {
                     let logged_ns = replayed.pages.iter().filter_map(|page| page.kind.lifetime_ns());
-                    Duration::from_nanos(logged_ns.filter(|ttl_ns| *ttl_ns > 0).fold(ttl_ns, u64::min))
+                    let others_ns = logged_ns.chain(routes.iter().map(|(_, ttl_ns)| *ttl_ns));
+                    Duration::from_nanos(others_ns.filter(|ttl_ns| *ttl_ns > 0).fold(ttl_ns, u64::min))
                 }),
             }
         })
