@@ -156,7 +156,7 @@ impl Cache<'_> {
                     *count -= 1;
                     loads -= usize::from(*count == 0);
                 } else {
-                    loads -= usize::from(gone.exchange().is_never_stored() || gone.exchange().is_storable());
+                    loads -= usize::from(!gone.exchange().is_head());
                 }
                 from += 1;
             }
@@ -165,8 +165,7 @@ impl Cache<'_> {
                 loads += usize::from(*count == 0);
                 *count += 1;
             } else {
-                loads +=
-                    usize::from(request.exchange().is_never_stored() || request.exchange().is_storable());
+                loads += usize::from(!request.exchange().is_head());
             }
             if loads >= most {
                 (most, worst) = (loads, from..to + 1);

@@ -6,11 +6,8 @@ use maud::{Markup, html};
 use serde_json::{Value, json};
 use stockade_model::{message::wrapped, units::format_count};
 
-use super::Plan;
+use super::{Plan, text::COLUMNS};
 use crate::verify::{Figure, Verification, VerifiedArm};
-
-/// Columns of a terminal.
-const COLUMNS: usize = 80;
 
 fn heading(verification: &Verification) -> String {
     format!(
