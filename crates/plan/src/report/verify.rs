@@ -44,7 +44,7 @@ pub fn verification_text(plan: &Plan) -> Option<String> {
     Some(text)
 }
 
-/// Why it does not count, or what is to be known of it.
+/// The reasons why it does not count, and its notes.
 fn remarks(arm: &VerifiedArm) -> impl Iterator<Item = String> + '_ {
     let reasons = arm.not_measured.iter().map(|reason| format!("not a measurement: {reason}"));
     reasons.chain(arm.notes.iter().map(|note| format!("note: {note}")))
