@@ -42,12 +42,14 @@ impl<'a> CommonLine<'a> {
         let mut end = first;
         loop {
             let request = &rest[..end];
-            // Some servers write the marks within a request as they are.
-            let is_end = end == first
-                || request.rsplit(|byte| *byte == b' ').next().is_some_and(|word| word.starts_with(b"HTTP/"));
+            // Some servers write the marks within a request as they are. It may be long, so that its last word is looked at last.
+            let is_end = || {
+                let last = request.rsplit(|byte| *byte == b' ').next();
+                end == first || last.is_some_and(|word| word.starts_with(b"HTTP/"))
+            };
             let (status, after) = split_word(rest[end + 1..].strip_prefix(b" ").unwrap_or_default());
             let (bytes, after) = split_word(after);
-            if is_end && is_number(status) && is_number(bytes) {
+            if is_number(status) && is_number(bytes) && is_end() {
                 return Ok(Self { before, at_ns, request, status, bytes, after });
             }
             let next = closing_quote(&rest[end + 1..]);

@@ -40,8 +40,8 @@ const COLUMN_NAMES: [(&str, &str); 19] = [
     ("ttl", "ttl"),
 ];
 
-/// The format of a log with this name, whose first bytes these are (all of them, if there are fewer than [`HEAD_BYTES`]); or why
-/// it cannot be told.
+/// The format of a log with this name and these first bytes (all of them, if there are fewer than [`HEAD_BYTES`]). An error says why it
+/// cannot be told.
 pub(crate) fn guess(name: &str, head: &[u8]) -> Result<Format, &'static str> {
     let whole = head.len() < HEAD_BYTES;
     let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);

@@ -12,7 +12,7 @@ use crate::gzip::GzipMembers;
 /// The longest line, with its end.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// A longer line ends the reading: what has no line end for so long is no text.
+/// A longer line ends the reading: text has line ends before.
 const SKIPPED_BYTES_MAX: u64 = 64 << 20;
 
 /// Holds a line of the greatest length, and enough after it to read in large parts.

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! [`LogReader`] opens logs, tells their [`Format`] if it is not named, and visits each [`LoggedRequest`] once, in constant memory.
-//! A request borrows from its line. Bad lines are counted, and a log of which more than 10 % are bad is refused.
+//! A request borrows from its line. Bad lines are counted, and a log with more than 10 % of them is refused.
 //!
 //! [`FORMATS`] lists the formats, and [`JSON_FIELDS`] the fields of lines in JSON. The lines of a container are read as the lines in them.
 

@@ -6,7 +6,7 @@ const FAR_NS: u64 = 366 * 86_400 * 1_000_000_000;
 /// September 2001 in nanoseconds since 1970. The times of traces, which begin at an arbitrary start, are smaller, and not checked.
 const CHECKED_FROM_NS: u64 = 1_000_000_000 * 1_000_000_000;
 
-/// So many times in a row that are far from the others are not errors: files of other years were concatenated.
+/// This number of times in a row that are far from the others are not errors: files of other years were concatenated.
 const MOVED: u32 = 10;
 
 /// Tells times that are far from those of the lines around them, in constant memory.

@@ -107,9 +107,11 @@ impl Minute {
             && self.zone[zone.len()..].iter().all(|byte| *byte == 0)
     }
 
-    /// Stores the minute of a time that is `offset` nanoseconds after its start, unless it started before 1970.
+    /// Stores the minute of a time that is `offset` nanoseconds after its start, unless it started before 1970 or ends after the last
+    /// nanosecond that a number has.
     fn set(&mut self, text: &[u8], zone: &[u8], at: u64, offset: u64) {
-        if let Some(start) = at.checked_sub(offset) {
+        let start = at.checked_sub(offset).filter(|start| start.checked_add(60 * SECOND_NS).is_some());
+        if let Some(start) = start {
             *self = Self { start, ..Self::default() };
             self.text[..text.len()].copy_from_slice(text);
             self.zone[..zone.len()].copy_from_slice(zone);
@@ -225,6 +227,8 @@ mod tests {
             "01/Jan/1970:00:00:30 +0000",
             "01/Jan/1970:00:00:10 +0000",
             "01/Jan/1970:00:59:30 +0100",
+            "21/Jul/2554:23:34:00 +0000",
+            "21/Jul/2554:23:34:59 +0000",
         ] {
             assert_eq!(times.parse_common(text.as_bytes()), parse_common(text), "{text}");
         }
@@ -244,6 +248,8 @@ mod tests {
             "2015-05-17T10:05:04+02",
             "1969-12-31T23:59:59Z",
             "1970-01-01T00:00:00Z",
+            "2554-07-21T23:34:00Z",
+            "2554-07-21T23:34:59Z",
         ] {
             assert_eq!(times.parse_any(text).ok(), naive(text), "{text}");
         }

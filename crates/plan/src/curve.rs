@@ -121,7 +121,8 @@ pub fn sample(whole: &Trace) -> Option<Trace> {
     (nth > 1).then(|| whole.sample(nth))
 }
 
-/// Computes curves, from a [`sample`] if there is one, on all cores. `progress` gets the number of finished and of planned replays, which grows if curves have to be exact.
+/// Computes curves, from a [`sample`] if there is one, on all cores. `progress` gets the number of finished and of planned replays, which
+/// grows if curves have to be exact.
 pub fn curves(
     whole: &Trace,
     sample: Option<&Trace>,

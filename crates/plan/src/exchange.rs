@@ -79,7 +79,7 @@ impl Exchange {
         matches!(self, Self::Head | Self::HeadOther)
     }
 
-    /// True if each request is a load, unless a fresh response is there from before: nothing stores its response, and it is no HEAD.
+    /// True if each request is a load, unless a fresh response is there from before: nothing stores its response, and it is not HEAD.
     #[must_use]
     pub fn is_never_stored(self) -> bool {
         !self.is_storable() && !self.is_head()

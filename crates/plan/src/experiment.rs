@@ -75,8 +75,8 @@ pub struct PredictedArm {
     pub name: &'static str,
     /// The cache, for people.
     pub cache: String,
-    /// Requests that a fresh response answers, as a share of all but writes that succeed and HEAD that misses. `None`: some are 404, whose hits count as failed requests where
-    /// it is measured.
+    /// Requests that a fresh response answers, as a share of all but writes that succeed and HEAD that misses. `None`: some are 404,
+    /// which the load generator counts as failed requests.
     pub hit_ratio: Option<f64>,
     /// Loads of GET, those in the background included.
     pub loads: u64,
@@ -112,7 +112,7 @@ pub fn experiment(plan: &Plan, load_time: Duration) -> Option<Experiment> {
 
     let latency_ns = plan.settings.latency_ns.max(LATENCY_MIN_NS);
     let arms = arms(recommendation, ttl_ns, speed);
-    // Where it is measured what is forwarded is neither a lookup nor a load; a write that fails is a lookup that failed.
+    // The proxy counts a forwarded request neither as a lookup nor as a load, and a write that fails as a failed lookup.
     let is_failed_write = |request: &&Request| request.exchange() == Exchange::Passed;
     let failed_writes = trace.requests().iter().filter(is_failed_write).count() as u64;
     let routes = planned_routes(plan, speed);
@@ -138,7 +138,8 @@ pub fn experiment(plan: &Plan, load_time: Duration) -> Option<Experiment> {
                 loads: replay.loads - replay.forwarded,
                 shortest_lifetime: arm.lifetime.ttl.default_ns().map(|ttl_ns| {
                     let logged_ns = replayed.pages.iter().filter_map(|page| page.kind.lifetime_ns());
-                    Duration::from_nanos(logged_ns.filter(|ttl_ns| *ttl_ns > 0).fold(ttl_ns, u64::min))
+                    let others_ns = logged_ns.chain(routes.iter().map(|(_, ttl_ns)| *ttl_ns));
+                    Duration::from_nanos(others_ns.filter(|ttl_ns| *ttl_ns > 0).fold(ttl_ns, u64::min))
                 }),
             }
         })

@@ -5,7 +5,7 @@
 //! | another ttl | the same requests |
 //! | twice the traffic | the same requests in half of the time: each key is requested twice as often, and no key is new |
 //! | one more node | each request goes to one of two caches of the chosen size, by chance; both load from the origin |
-//! | a restart | of each minute from an empty cache, the one with the most loads |
+//! | a restart | the minute with the most keys and responses that are not stored, from an empty cache |
 //!
 //! A long log is replayed in a sample of its keys, a smaller one than for the curves: the rows are for comparison.
 
@@ -20,7 +20,7 @@ use crate::{
     trace::{Request, SECOND_NS, Trace},
 };
 
-/// Each row is a replay of so many requests, or of a few more.
+/// Of a longer trace about this number of requests is replayed for each row, and more where the sample would have too few keys.
 const SAMPLE_REQUESTS: usize = 250_000;
 
 /// The figures of the chosen cache under one condition.
@@ -49,7 +49,7 @@ pub struct Outlook {
     pub more_traffic: Outcome,
     /// One more node with a cache of the same size.
     pub one_more_node: Outcome,
-    /// Loads a second of the minute that has most of them if the cache is empty when it begins.
+    /// Loads a second of the minute with the most keys and responses that are not stored, if the cache is empty when it begins.
     pub restart_loads_per_s: Peak,
 }
 
@@ -156,7 +156,7 @@ impl Cache<'_> {
                     *count -= 1;
                     loads -= usize::from(*count == 0);
                 } else {
-                    loads -= usize::from(gone.exchange().is_never_stored() || gone.exchange().is_storable());
+                    loads -= usize::from(!gone.exchange().is_head());
                 }
                 from += 1;
             }
@@ -165,8 +165,7 @@ impl Cache<'_> {
                 loads += usize::from(*count == 0);
                 *count += 1;
             } else {
-                loads +=
-                    usize::from(request.exchange().is_never_stored() || request.exchange().is_storable());
+                loads += usize::from(!request.exchange().is_head());
             }
             if loads >= most {
                 (most, worst) = (loads, from..to + 1);
@@ -214,7 +213,7 @@ impl Trace {
         self.chosen(positions)
     }
 
-    /// The requests of these positions, all of which count.
+    /// The requests of these positions. All of them count.
     fn cut(&self, positions: Range<usize>) -> Self {
         let mut cut = self.chosen(positions);
         cut.counted.from_ns = 0;

@@ -1,4 +1,4 @@
-//! From a log to a [`Trace`]: which requests count, and what their keys are.
+//! From a log to a [`Trace`]: the requests that count, and their keys.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -13,14 +13,15 @@ use crate::{
     traffic::{Traffic, TrafficCounter},
 };
 
-/// Requests that are kept in memory at most: 16 bytes each, and for each key 17 to 34. Of a longer log a sample is kept.
+/// Requests that are kept in memory at most: 16 bytes each, 16 more if the log has lifetimes, and for each key 17 to 34. Of a longer log a
+/// sample is kept.
 pub const REQUESTS_MAX: usize = 14_000_000;
 /// The least number of keys of that sample.
 const KEYS_MIN: usize = 65_536;
 /// Requests that are not by bots and are kept beside them, at most, and the least number of their keys.
 const REQUESTS_WITHOUT_BOTS_MAX: usize = 250_000;
 const KEYS_WITHOUT_BOTS_MIN: usize = 16_384;
-/// After so many requests without a user agent the log has none.
+/// After this number of requests without a user agent the log is taken for one without them.
 const REQUESTS_WITHOUT_AGENT_MAX: u64 = 1_000;
 
 /// A trace without times gets this one between two requests.
@@ -33,11 +34,11 @@ pub struct KeyRules {
     pub statuses: Vec<u16>,
     /// The host is part of the key.
     pub by_host: bool,
-    /// Parameters of the query that are no part of the key.
+    /// Parameters of the query that are not part of the key.
     pub dropped_parameters: DroppedParameters,
 }
 
-/// Parameters that are no part of a key.
+/// Parameters that are not part of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DroppedParameters {
     /// The whole query is part of the key.

@@ -14,8 +14,9 @@
 //!
 //! Without these, lifetimes and latency the last two lines and the clock are left out, and the replay is the usual simulation of
 //! an eviction policy: `hit`, or evict until the object fits and insert it. An object larger than the room is not stored.
-//! As in the proxy, a response that is not shared leaves a marker in the cache, a small entry that says so. As in the cache, an expired entry keeps its room until it is replaced, evicted or swept, each store sweeps two entries, and a
-//! value that replaces another needs room in bytes beside it.
+//! As in the proxy, a response that is not shared leaves a marker in the cache, a small entry that says so. As in the cache, an expired
+//! entry keeps its room until it is replaced, evicted or swept, each store sweeps two entries, and a value that replaces another needs
+//! room in bytes in addition to it.
 
 use std::{collections::VecDeque, mem};
 
@@ -57,7 +58,7 @@ impl Capacity {
         }
     }
 
-    /// So many times this size.
+    /// This size times a factor.
     #[must_use]
     pub fn times(self, factor: f64) -> Self {
         let size = scaled(self.size(), factor);
@@ -200,7 +201,7 @@ struct KeyState {
     kind: EntryKind,
 }
 
-/// What an entry is.
+/// The kind of an entry.
 #[derive(Clone, Copy, PartialEq)]
 enum EntryKind {
     /// A 200, which a response to HEAD freshens.
@@ -219,7 +220,7 @@ struct Load {
     effect: LoadEffect,
 }
 
-/// What the end of a load does.
+/// The effect of the end of a load.
 #[derive(Clone, Copy)]
 enum LoadEffect {
     /// Its value is stored, unless what was stored has been invalidated meanwhile.
@@ -232,7 +233,7 @@ enum LoadEffect {
     Freshen(u64),
 }
 
-/// Absent keys are there in no list.
+/// The index of absent keys.
 const ABSENT: u32 = u32::MAX;
 
 struct CacheReplay<'a, P> {
@@ -521,7 +522,7 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
         match effect {
             LoadEffect::Freshen(loaded_ns) => {
                 if state.index != ABSENT && state.loaded_ns == loaded_ns {
-                    // What is loaded meanwhile is older.
+                    // The value of a load that began before is older.
                     state.loading = NOT_LOADING;
                     access.weight = state.weight;
                     self.store(&access, ends_ns, EntryKind::Ok);

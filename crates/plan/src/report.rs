@@ -342,7 +342,7 @@ fn large_objects(plan: &Plan) -> Option<String> {
     let chosen = plan.recommendation.as_ref().ok()?;
     let entry_max = plan.settings.entry_max(chosen.capacity)?;
     let entry = |bytes: u32| plan.settings.entry_bytes(bytes);
-    let is_large = |request: &&Request| entry(request.bytes) > entry_max;
+    let is_large = |request: &&Request| request.exchange().is_storable() && entry(request.bytes) > entry_max;
     let (mut requests, mut bytes, mut largest) = (0_u64, 0.0, 0);
     for request in plan.trace.requests().iter().filter(is_large) {
         requests += 1;
@@ -496,6 +496,8 @@ struct RouteBlock<'a> {
     planned: Option<&'a PlannedRoute>,
     /// Names with values.
     settings: Vec<(&'static str, String)>,
+    /// Its evidence is from a sample of the keys.
+    is_sampled: bool,
 }
 
 /// The routes with which the proxy serves as planned, where the `[cache]` table is not enough. A ttl that the caller has not stated
@@ -505,7 +507,7 @@ fn route_blocks(plan: &Plan) -> Vec<RouteBlock<'_>> {
     let Some(ttl_ns) = lifetime.ttl.default_ns().filter(|_| plan.is_access_log) else { return Vec::new() };
     let not_found = plan.exchanges.of(Exchange::NotFound) > 0;
     let negative_ttl = || not_found.then(|| ("negative_ttl", nanos_text(ttl_ns)));
-    let of_route = |route: &'static str| if plan.is_ttl_stated { route } else { "default_ttl" };
+    let ttl_setting = if plan.is_ttl_stated { "ttl" } else { "default_ttl" };
     let mut blocks: Vec<RouteBlock<'_>> = Vec::new();
     for route in &routes.routes {
         let (host, path) = route.name.split_once(' ').unzip();
@@ -514,10 +516,10 @@ fn route_blocks(plan: &Plan) -> Vec<RouteBlock<'_>> {
         if route.ttl_ns == 0 {
             settings.push(("default_ttl", "0s".to_owned()));
         } else {
-            settings.push((of_route("ttl"), nanos_text(route.ttl_ns)));
+            settings.push((ttl_setting, nanos_text(route.ttl_ns)));
             settings.extend(negative_ttl());
         }
-        blocks.push(RouteBlock { planned: Some(route), settings });
+        blocks.push(RouteBlock { planned: Some(route), settings, is_sampled: routes.is_sampled });
     }
     let mut others = Vec::new();
     if plan.is_ttl_stated && matches!(lifetime.ttl, Ttl::Fixed(_)) {
@@ -529,7 +531,7 @@ fn route_blocks(plan: &Plan) -> Vec<RouteBlock<'_>> {
         others.insert(0, ("path", "/*".to_owned()));
     }
     if !others.is_empty() {
-        blocks.push(RouteBlock { planned: None, settings: others });
+        blocks.push(RouteBlock { planned: None, settings: others, is_sampled: routes.is_sampled });
     }
     blocks
 }
@@ -537,7 +539,8 @@ fn route_blocks(plan: &Plan) -> Vec<RouteBlock<'_>> {
 impl RouteBlock<'_> {
     /// The table, after its reason.
     fn text(&self) -> String {
-        let reason = self.planned.map_or_else(String::new, |route| text::hanging("# ", &reason(route), "# "));
+        let reason = |route| text::hanging("# ", &reason(route, self.is_sampled), "# ");
+        let reason = self.planned.map_or_else(String::new, reason);
         let line = |(name, value): &(&str, String)| {
             let comment = match *name {
                 "ttl" => "  # in place of what the origin declares",
@@ -553,21 +556,22 @@ impl RouteBlock<'_> {
 }
 
 /// Why a route has a ttl of its own.
-fn reason(route: &PlannedRoute) -> String {
+fn reason(route: &PlannedRoute, is_sampled: bool) -> String {
     let share = percent(route.share);
+    let (sampled, about) = if is_sampled { ("sampled ", "about ") } else { ("", "") };
     match route.evidence {
         Evidence::SameSize { answers, outdated } => format!(
-            "{share} of the requests. Of {} answers with this ttl {} had another size than the server sent at that time.",
+            "{share} of the requests. Of {} {sampled}answers with this ttl {} had another size than the server sent at that time.",
             format_count(answers),
             if outdated == 0 { "none".to_owned() } else { format_count(outdated) }
         ),
         Evidence::Changes { outdated, outdated_left } => format!(
-            "{share} of the requests. With the ttl of the cache {} of the answers had another size than the server sent at that time, with this one {}.",
+            "{share} of the requests. With the ttl of the cache {} of the {sampled}answers had another size than the server sent at that time, with this one {}.",
             percent(outdated),
             percent(outdated_left)
         ),
         Evidence::UniqueKeys { share: once } => format!(
-            "{share} of the requests, {} of them for URLs that are requested once: not stored, unless the origin declares a lifetime or a validator.",
+            "{share} of the requests, {about}{} of them for URLs that are requested once: not stored, unless the origin declares a lifetime or a validator.",
             percent(once)
         ),
     }

@@ -34,7 +34,7 @@ use crate::{
 pub(crate) const ROUTES: usize = 32;
 /// The names that are told apart while a log is read. A route with a name that comes later is not examined.
 const NAMES_MAX: usize = 4_096;
-/// A longer name is no route.
+/// A longer name is not a route.
 const NAME_BYTES_MAX: usize = 100;
 /// The routes of a plan, at most.
 const PLANNED_MAX: usize = 5;
@@ -173,7 +173,7 @@ pub struct PlannedRoute {
     pub evidence: Evidence,
 }
 
-/// What the log says of a route.
+/// The evidence for the ttl of a route.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Evidence {
     /// Of so many answers of its ttl this many have another size than the server sent at that time.

@@ -7,7 +7,7 @@
 //! requests than its bound: memory is constant, and a small log is exact.
 //!
 //! Requests for a key that is requested very often are all in the sample or all missing. Ratios therefore have the expected
-//! number of requests as their denominator, not the number in the sample: what is missing are hits (SHARDS-adj).
+//! number of requests as their denominator, not the number in the sample: the missing requests are hits (SHARDS-adj).
 
 use std::{
     hash::BuildHasher,
@@ -140,7 +140,7 @@ pub struct Trace {
 pub struct Totals {
     /// All requests.
     pub requests: u64,
-    /// The bytes of all responses.
+    /// The bytes of all responses but 206 and 304, whose sizes are not those of an object.
     pub bytes: u64,
     /// As `bytes`, where a response without a size, such as a 304, counts the bytes of its object; of a sample an estimate.
     pub object_bytes: u64,
@@ -215,7 +215,8 @@ const REQUESTS_MAX: usize = 1_000_000_000;
 const KEYS_MAX: usize = 4_000_000;
 /// No sample has fewer keys.
 const KEYS_LEAST: usize = 1_024;
-/// Keys of so many requests are numbered at once: a processor looks several up in the time of one, since the table is in no cache.
+/// Keys of this number of requests are numbered at once: a processor looks several up in the time of one, since its caches are smaller than
+/// the table.
 const NUMBERED_AT_ONCE: usize = 32;
 
 impl TraceBuilder {
@@ -578,7 +579,8 @@ impl Trace {
     }
 }
 
-/// The numbers of the part with the most requests, of at most this many nanoseconds and requests; of equal ones the last: a cache is warmer then.
+/// The numbers of the part with the most requests, of at most this many nanoseconds and requests; of equal ones the last: a cache is
+/// warmer then.
 pub(crate) fn busiest(requests: &[Request], span_max_ns: u64, requests_max: usize) -> Range<usize> {
     let (mut from, mut best) = (0, 0..0);
     for to in 1..=requests.len() {

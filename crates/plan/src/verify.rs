@@ -1,4 +1,4 @@
-//! What a run of an [experiment](crate::experiment) says of the plan, cache by cache.
+//! The comparison of a plan with a run of its [experiment](crate::experiment), cache by cache.
 //!
 //! ```text
 //! prediction + measurement -- it is not the replay of the log --> not measured, with the reasons

@@ -1,4 +1,4 @@
-//! Tables with a delimiter, of which the user names the columns.
+//! Tables with a delimiter, whose columns the user names.
 //!
 //! Its own splitter instead of a crate: lines come from the reader that all formats share, with its limits and counts, and a quoted
 //! field with a line end is a bad line.

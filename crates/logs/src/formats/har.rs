@@ -33,7 +33,7 @@ pub(crate) enum HarError {
     },
 }
 
-/// Takes the entries: a request, none, or why an entry is bad.
+/// Takes the entries: a request, none, or the reason why an entry is bad.
 type VisitEntry<'v> = dyn FnMut(Result<Option<LoggedRequest<'_>>, Problem>) + 'v;
 
 /// Reads `log.entries`. Bodies are not stored.

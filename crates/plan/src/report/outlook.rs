@@ -17,11 +17,13 @@ pub(super) const HEADING: &str =
 /// A row for each condition; `None`: the plan has none.
 pub(super) fn table(plan: &Plan) -> Option<Table> {
     let (outlook, chosen) = (plan.outlook.as_ref()?, plan.recommendation.as_ref().ok()?);
+    let is_sampled = outlook.planned.loads_per_s_in_busiest_minute.error.is_some();
+    let about = if is_sampled { "~" } else { "" };
     let row = |condition: String, outcome: &Outcome| {
         vec![
             condition,
-            percent(outcome.hit_ratio),
-            rate(outcome.loads_per_s),
+            format!("{about}{}", percent(outcome.hit_ratio)),
+            format!("{about}{}", rate(outcome.loads_per_s)),
             peak(outcome.loads_per_s_in_busiest_minute),
             format_span(Duration::from_nanos(outcome.age_max_ns)),
         ]

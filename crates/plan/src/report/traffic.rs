@@ -89,8 +89,9 @@ fn heading(traffic: &Traffic) -> String {
 /// The answer for the requests that are not by bots, in one sentence.
 pub(super) fn without_bots(plan: &Plan) -> Option<String> {
     let chosen = plan.without_bots.as_ref()?;
+    let about = if chosen.point.is_exact { "" } else { "about " };
     let mut text = format!(
-        "Without the {} of requests by bots: {}, hit ratio {}",
+        "Without the {} of requests by bots: {}, hit ratio {about}{}",
         percent(plan.traffic.bots_share()),
         capacity_text(chosen.capacity),
         percent(1.0 - chosen.point.miss_ratio)

@@ -6,11 +6,8 @@ use maud::{Markup, html};
 use serde_json::{Value, json};
 use stockade_model::{message::wrapped, units::format_count};
 
-use super::Plan;
+use super::{Plan, text::COLUMNS};
 use crate::verify::{Figure, Verification, VerifiedArm};
-
-/// Columns of a terminal.
-const COLUMNS: usize = 80;
 
 fn heading(verification: &Verification) -> String {
     format!(
@@ -47,7 +44,7 @@ pub fn verification_text(plan: &Plan) -> Option<String> {
     Some(text)
 }
 
-/// Why it does not count, or what is to be known of it.
+/// The reasons why it does not count, and its notes.
 fn remarks(arm: &VerifiedArm) -> impl Iterator<Item = String> + '_ {
     let reasons = arm.not_measured.iter().map(|reason| format!("not a measurement: {reason}"));
     reasons.chain(arm.notes.iter().map(|note| format!("note: {note}")))

@@ -1,4 +1,4 @@
-//! Which user agents are bots: crawlers, previews, feeds, monitors, tools and libraries.
+//! The user agents of bots: crawlers, previews, feeds, monitors, tools and libraries.
 //!
 //! A user agent is a bot if a word of it begins with a name of `bots.txt`, or ends in `bot`, `crawler`, `spider` or `scraper`.
 //! The time is linear in its length: only the names with the word's first letter are compared.

@@ -249,7 +249,8 @@ impl ResponseReader {
         }
         let has_body = self.expected.has_body(status);
         let framing = if has_body { fields.framing() } else { ResponseFraming::NoBody };
-        if fields.is_chunked && fields.length.is_some() {
+        let has_two_ends = fields.is_chunked && fields.length.is_some();
+        if has_two_ends {
             deviation = Some(self.expected.accept(Deviation::LengthBesideChunks)?);
         }
         let location = fields.location.filter(|_| is_redirect(status)).map(location);
@@ -260,9 +261,7 @@ impl ResponseReader {
             status,
             cache: fields.caches.report(),
             // RFC 9112, 6.3: two ends of one body are a sign of an attack.
-            keeps_alive: fields.keeps_alive
-                && status != 101
-                && deviation != Some(Deviation::LengthBesideChunks),
+            keeps_alive: fields.keeps_alive && status != 101 && !has_two_ends,
             location: location.map(|(text, _)| text),
             deviation,
         };
