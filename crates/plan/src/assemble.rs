@@ -164,21 +164,7 @@ pub fn plan(
         assumptions
             .push(format!("The log has no sizes: each entry takes {} bytes.", options.overhead_bytes.max(1)));
     }
-    let latency = match (options.latency, service_time) {
-        (LatencyOption::Fixed(latency), _) => latency,
-        (LatencyOption::Log, Some(median)) => {
-            assumptions.push(format!("A load takes {}, the median of the log.", format_duration(median)));
-            median
-        }
-        (LatencyOption::Log, None) if !has_times => Duration::ZERO,
-        (LatencyOption::Log, None) => {
-            assumptions.push(
-                "Loads take no time, since the log has no times of the server: --origin-latency sets one."
-                    .to_owned(),
-            );
-            Duration::ZERO
-        }
-    };
+    let latency = latency(options.latency, service_time, has_times, &mut assumptions);
     let mut settings = CurveSettings {
         policies: options.policies.clone(),
         lifetimes,
@@ -227,6 +213,30 @@ pub fn plan(
         findings,
         outlook: None,
     })
+}
+
+/// How long a load takes.
+fn latency(
+    option: LatencyOption,
+    service_time: Option<Duration>,
+    has_times: bool,
+    assumptions: &mut Vec<String>,
+) -> Duration {
+    match (option, service_time) {
+        (LatencyOption::Fixed(latency), _) => latency,
+        (LatencyOption::Log, Some(median)) => {
+            assumptions.push(format!("A load takes {}, the median of the log.", format_duration(median)));
+            median
+        }
+        (LatencyOption::Log, None) if !has_times => Duration::ZERO,
+        (LatencyOption::Log, None) => {
+            assumptions.push(
+                "Loads take no time, since the log has no times of the server: --origin-latency sets one."
+                    .to_owned(),
+            );
+            Duration::ZERO
+        }
+    }
 }
 
 /// The cache for the requests that are not by bots, with the policy of the whole log.
@@ -429,6 +439,25 @@ mod tests {
         assert!(!text.contains("fill the cache"), "{text}");
         let short = options(Capacity::Bytes(4 << 20), Warmup::Duration(Duration::from_hours(1)));
         assert_eq!(planned(&lines, &short).err(), Some(PlanError::Warmup));
+    }
+
+    /// A log of half a minute: the busiest minute has its average.
+    #[test]
+    fn short_log_has_no_minute() {
+        let mut lines = String::new();
+        for n in 0..3_000 {
+            let _ = writeln!(lines, "{}.{:02},{n},1000", n / 100, n % 100);
+        }
+        let plan = planned(&lines, &options(Capacity::Bytes(4 << 20), Warmup::NONE)).expect("a plan");
+        assert!(
+            words(&plan).contains(" 100 requests a second in the busiest minute, 100 on average"),
+            "{}",
+            words(&plan)
+        );
+        let room =
+            PlanOptions { max_object: Some(1), memory: None, ..options(Capacity::Bytes(1), Warmup::NONE) };
+        let without = planned(&lines, &room).expect("a plan");
+        assert_eq!(without.recommendation.err(), Some(crate::recommend::NoRecommendation::NoSize));
     }
 
     /// 200 videos of 5 MB, five times each, and a page that is requested as often as all of them.

@@ -113,7 +113,11 @@ impl Cache<'_> {
         Outcome {
             hit_ratio: 1.0 - point.miss_ratio,
             loads_per_s: trace.counted().requests as f64 * point.load_ratio * times / self.counted_s,
-            loads_per_s_in_busiest_minute: Peak::of(replay.peaks.in_minute(), 60.0, trace.sampled_share()),
+            loads_per_s_in_busiest_minute: Peak::in_minute(
+                replay.peaks.in_minute(),
+                self.counted_s / times,
+                trace.sampled_share(),
+            ),
             age_max_ns: replay.age_max_ns,
         }
     }
@@ -129,7 +133,7 @@ impl Cache<'_> {
         Outcome {
             hit_ratio: 1.0 - (misses / requests.max(1.0)).min(1.0),
             loads_per_s: sum(|node| node.loads) as f64 / trace.sampled_share() / self.counted_s,
-            loads_per_s_in_busiest_minute: Peak::of(minute, 60.0, trace.sampled_share()),
+            loads_per_s_in_busiest_minute: Peak::in_minute(minute, self.counted_s, trace.sampled_share()),
             age_max_ns: nodes.iter().map(|node| node.age_max_ns).max().unwrap_or(0),
         }
     }
@@ -137,7 +141,7 @@ impl Cache<'_> {
     /// Loads a second of the minute with most of them, from an empty cache.
     fn restart(&self, trace: &Trace) -> Peak {
         let replay = self.replay(&trace.cut(self.worst_minute(trace)), self.chosen.lifetime);
-        Peak::of(replay.loads, 60.0, trace.sampled_share())
+        Peak::in_minute(replay.loads, span_s(trace), trace.sampled_share())
     }
 
     /// The minute with the most keys and responses that are not stored, by the positions of its requests.
@@ -179,6 +183,11 @@ impl Cache<'_> {
 pub(crate) fn counted_s(trace: &Trace) -> f64 {
     let span_ns = trace.totals().span_ns.saturating_sub(trace.counted().from_ns);
     span_ns.max(SECOND_NS) as f64 / SECOND_NS as f64
+}
+
+/// The time of all requests, a second at least.
+pub(crate) fn span_s(trace: &Trace) -> f64 {
+    trace.totals().span_ns.max(SECOND_NS) as f64 / SECOND_NS as f64
 }
 
 /// True if the request of this position goes to the first of two nodes: by chance, the same in each run.

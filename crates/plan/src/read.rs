@@ -102,7 +102,7 @@ pub fn read(reader: LogReader<'_>, rules: &KeyRules, requests_max: usize) -> Res
     let mut service_times = Histogram::new();
     let mut key = Vec::new();
     let (mut count, mut last_ns, mut timeless) = (0_u64, None, 0_u64);
-    let summary = reader.for_each(|request| {
+    let summary = reader.try_for_each(|request| {
         let repeats = u64::from(request.repeats);
         let is_bot = traffic.add(&request);
         let is_kept_without_bots = !is_bot && (traffic.has_agents() || count < REQUESTS_WITHOUT_AGENT_MAX);
@@ -112,7 +112,7 @@ pub fn read(reader: LogReader<'_>, rules: &KeyRules, requests_max: usize) -> Res
             let is_trace = !matches!(request.key, LoggedKey::Url { .. });
             let is_write = is_trace && request.operation != Operation::Read;
             writes_left_out += if is_write { repeats } else { 0 };
-            return;
+            return Ok(());
         };
         exchanges.add(exchange, repeats);
         rules.write_key(&request, &mut key);
@@ -142,15 +142,13 @@ pub fn read(reader: LogReader<'_>, rules: &KeyRules, requests_max: usize) -> Res
             }
             count += 1;
             if builder.is_full() {
-                break;
+                return Err(ReadError::TooManyRequests { requests: count });
             }
         }
         last_ns = request.at_ns.or(last_ns);
         timeless += u64::from(request.at_ns.is_none());
+        Ok(())
     })?;
-    if builder.is_full() {
-        return Err(ReadError::TooManyRequests { requests: count });
-    }
     let service_time = service_times.quantile(0.5);
     let has_times = timeless == 0 || last_ns.is_some();
     let without_bots = Some(without_bots).filter(|builder| traffic.has_agents() && !builder.is_full());

@@ -10,7 +10,7 @@
 
 use crate::{
     curve::{Curve, CurveSettings, Lifetime, Point, curves},
-    outlook::{self, counted_s},
+    outlook::{self, counted_s, span_s},
     peaks::Peaks,
     policy::Policy,
     replay::{Capacity, Replay, Ttl},
@@ -93,6 +93,11 @@ impl Peak {
         let error = (sampled_share < 1.0).then(|| 2.0 / (count.max(1) as f64).sqrt());
         Self { per_s: count as f64 / sampled_share / seconds, error }
     }
+
+    /// The rate of a count in a minute, or in a log that is shorter.
+    pub(crate) fn in_minute(count: u64, log_s: f64, sampled_share: f64) -> Self {
+        Self::of(count, log_s.min(60.0), sampled_share)
+    }
 }
 
 /// Why there is no recommendation. The message is a sentence with the remedy.
@@ -101,6 +106,9 @@ pub enum NoRecommendation {
     /// All lifetimes are longer than the bound.
     #[error("No lifetime keeps to the bound on staleness: give a shorter --ttl, or a longer --staleness.")]
     Staleness,
+    /// No entry fits into any size.
+    #[error("No entry fits into any of the sizes: give larger --sizes, or a larger --max-object.")]
+    NoSize,
     /// No policy of the curves is one of the cache.
     #[error(
         "No cache to recommend, since none of these policies ships with it: add one to --policy, such as sieve."
@@ -119,6 +127,9 @@ pub fn recommend(
     staleness_ns: Option<u64>,
     route_ttl_max_ns: Option<u64>,
 ) -> Result<Recommendation, NoRecommendation> {
+    if settings.sizes.is_empty() {
+        return Err(NoRecommendation::NoSize);
+    }
     let shipped: Vec<&Curve> = all_curves.iter().filter(|curve| curve.policy.shipped.is_some()).collect();
     if shipped.is_empty() {
         return Err(NoRecommendation::NoShippedPolicy);
@@ -155,11 +166,12 @@ pub fn recommend(
     let (double, half) = (point(capacity.times(2.0), &double), capacity.times(0.5));
     let (half, point) = (point(half, &replay(half)), point(capacity, &chosen));
     let in_second = |peaks: &Peaks| Peak::of(peaks.in_second(), 1.0, whole.sampled_share());
-    let in_minute = |peaks: &Peaks| Peak::of(peaks.in_minute(), 60.0, whole.sampled_share());
+    let in_minute =
+        |peaks: &Peaks, log_s: f64| Peak::in_minute(peaks.in_minute(), log_s, whole.sampled_share());
     let cold_start = (whole.counted().from_ns > 0).then(|| ColdStart {
         span_ns: whole.counted().cold_until_ns(),
         loads_per_s_max: in_second(&chosen.cold_peaks),
-        loads_per_s_in_busiest_minute: in_minute(&chosen.cold_peaks),
+        loads_per_s_in_busiest_minute: in_minute(&chosen.cold_peaks, span_s(whole)),
     });
     let mut requests = Peaks::default();
     whole.requests().iter().for_each(|request| requests.add(request.at_ns));
@@ -175,7 +187,7 @@ pub fn recommend(
         loads_saved_by_double: saved(point.load_ratio, double.load_ratio),
         load_ratio_of_half: half.load_ratio,
         loads_per_s_max: in_second(&chosen.peaks),
-        loads_per_s_in_busiest_minute: in_minute(&chosen.peaks),
+        loads_per_s_in_busiest_minute: in_minute(&chosen.peaks, counted_s(whole)),
         loads_per_s: whole.counted().requests as f64 * point.load_ratio / counted_s(whole),
         cold_start,
         requests_per_s_max: of_all.map_or_else(|| in_second(&requests), counted),
@@ -211,11 +223,15 @@ fn size_and_routes(
         }
         // A long log would be replayed fifteen times for the routes alone.
         let replayed = if routes.is_none() { whole } else { trace };
-        let with_routes = CurveSettings { routes, sizes, ..settings.clone() };
+        let with_routes = CurveSettings { sizes, routes, ..settings.clone() };
         let sizes = &with_routes.sizes;
         sizes[enough(sizes, &exact_loads(replayed, curve, &with_routes))]
     });
-    (capacity, cache(capacity).routes(trace, &candidates).with_shares_of(whole))
+    let routes = cache(capacity).routes(trace, &candidates).with_shares_of(whole);
+    if routes.routes.is_empty() && memory.is_none() {
+        return (settings.sizes[enough(&settings.sizes, &exact_loads(whole, curve, settings))], routes);
+    }
+    (capacity, routes)
 }
 
 fn loads(curve: &Curve, size: usize) -> f64 {

@@ -262,10 +262,10 @@ pub(crate) fn replay<P: EvictionPolicy>(
     shipped: Option<&'static CachePolicy>,
 ) -> Replay {
     let mut cache = CacheReplay::<P>::new(trace, setup, shipped);
-    if setup.is_timed() || !trace.is_plain() {
-        cache.run_timed(trace);
-    } else {
+    if cache.is_simple(trace) {
         cache.run(trace);
+    } else {
+        cache.run_timed(trace);
     }
     cache.counts
 }
@@ -377,6 +377,16 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
         for index in 0..trace.requests().len() {
             self.request(trace, index);
         }
+    }
+
+    /// True if nothing expires, no load takes time, and no response leaves a marker.
+    fn is_simple(&self, trace: &Trace) -> bool {
+        let leaves_marker = |(index, request): (usize, &Request)| {
+            self.reserved(&self.access(index, request), EntryKind::Ok) > self.entry_max
+        };
+        !self.setup.is_timed()
+            && trace.is_plain()
+            && !(self.setup.marker_bytes > 0 && trace.requests().iter().enumerate().any(leaves_marker))
     }
 
     #[inline]

@@ -290,9 +290,12 @@ fn routes_sentence(plan: &Plan) -> Option<String> {
     let about = if routes.is_sampled { "about " } else { "" };
     let ttl_ns = lifetime.ttl.default_ns().unwrap_or(0);
     Some(format!(
-        "{what} {about}{} of the requests to the origin and {} of its bytes, compared with {} for all.",
+        "{what} {about}{} of the requests to the origin{}, compared with {} for all.",
         percent(routes.loads_saved),
-        percent(routes.bytes_saved),
+        match routes.bytes_saved {
+            saved if saved < 0.0 => format!(", with {} more of its bytes", percent(-saved)),
+            saved => format!(" and {} of its bytes", percent(saved)),
+        },
         nanos_text(ttl_ns)
     ))
 }
@@ -310,8 +313,10 @@ fn log_sentence(plan: &Plan) -> String {
     if plan.has_times {
         let _ = write!(text, " in {}", format_span(Duration::from_nanos(totals.span_ns)));
     }
-    if totals.bytes > 0 {
-        let _ = write!(text, ", {}", format_size(totals.bytes as f64));
+    // A 206 has a part of its object, so that the trace does not know its size.
+    let bytes = if plan.is_access_log { plan.traffic.all.bytes } else { totals.bytes };
+    if bytes > 0 {
+        let _ = write!(text, ", {}", format_size(bytes as f64));
     }
     if let Ok(recommendation) = &plan.recommendation
         && plan.has_times
