@@ -317,6 +317,7 @@ impl<'a> LogReader<'a> {
             lines_max: self.lines_max,
             blank_lines: 0,
             excused_lines: 0,
+            far_lines: 0,
             messages: 0,
             first_message: None,
             last_at_ns: 0,
@@ -351,6 +352,8 @@ struct Run {
     blank_lines: u64,
     /// Bad lines that do not tell another format: those before the first request, and times that are far from the others.
     excused_lines: u64,
+    /// Those with far times among them: if they are most of the lines, the format is another one.
+    far_lines: u64,
     /// Lines that may be in another format, and the first of them.
     messages: u64,
     first_message: Option<BadLine>,
@@ -536,6 +539,7 @@ impl Run {
             Err(problem) => {
                 self.summary.bad_lines += 1;
                 self.excused_lines += u64::from(is_far || self.is_before_requests());
+                self.far_lines += u64::from(is_far);
                 if self.summary.first_bad.len() < NAMED_BAD_LINES {
                     self.summary.first_bad.push(bad_line(problem));
                 }
@@ -554,7 +558,8 @@ impl Run {
         let (first, bad) = if summary.requests == 0 {
             (self.first_message.as_ref().or(summary.first_bad.first()), summary.bad_lines + self.messages)
         } else {
-            (summary.first_bad.first(), summary.bad_lines - self.excused_lines)
+            let far = if self.far_lines * 2 > lines { self.far_lines } else { 0 };
+            (summary.first_bad.first(), summary.bad_lines - self.excused_lines + far)
         };
         match first {
             Some(first) if bad * 100 > lines * BAD_PERCENT_MAX => Err(LogError::TooManyBadLines {

@@ -128,7 +128,8 @@ pub fn plan(
 ) -> Result<Plan, PlanError> {
     let LogContent { exchanges, left_out, writes_left_out, service_time, has_times, is_by_host, .. } =
         content;
-    let (bad_lines, is_access_log) = (content.summary.bad_lines, content.summary.format.is_access_log());
+    let (bad_lines, without_request) = (content.summary.bad_lines, content.summary.without_request);
+    let is_access_log = content.summary.format.is_access_log();
     let LogContent { trace, without_bots, urls, traffic, .. } = content;
     if !has_times && matches!(options.warmup, Warmup::Duration(_)) {
         return Err(PlanError::WarmupNoTimes);
@@ -184,7 +185,7 @@ pub fn plan(
     let recommendation = recommend(&trace, &curves, &settings, memory, staleness_ns, route_ttl_max_ns);
     let findings = recommendation.as_ref().map_or_else(
         |_| Vec::new(),
-        |chosen| diagnose(&trace, &urls, &settings, chosen, options.warmup, is_by_host),
+        |chosen| diagnose(&trace, &urls, &settings, chosen, options, is_by_host),
     );
     let without_bots = without_bots.filter(|_| traffic.bots_share() >= BOTS_SHARE_MIN).and_then(|trace| {
         let (traffic, urls) = (Traffic::default(), UrlSample::default());
@@ -195,6 +196,7 @@ pub fn plan(
     Ok(Plan {
         log,
         bad_lines,
+        without_request,
         left_out,
         exchanges,
         writes_left_out,
@@ -471,7 +473,7 @@ mod tests {
         let default = planned(&lines, &room).expect("a plan");
         let point = default.recommendation.as_ref().expect("a cache").point;
         assert!((point.miss_ratio - 0.500_5).abs() < 1e-9 && point.byte_load_ratio > 0.999, "{point:?}");
-        let note = " - 1,000 requests with 100.0 % of the bytes are for objects above 1MiB, which the cache does not store: --max-object 8MiB plans for them.";
+        let note = " - 1,000 requests with 100.0 % of the bytes are for objects above 1.00 MiB, which the cache does not store: --max-object 8MiB plans for them.";
         assert!(words(&default).contains(note), "{}", words(&default));
         assert!(!FORMATS[0].1(&default).contains("max_object"));
         let larger =

@@ -9,14 +9,16 @@ use stockade_model::units::{format_count, format_span};
 
 pub(crate) use self::urls::UrlSample;
 use crate::{
+    CacheSetup, Capacity, PlanOptions,
     curve::{CurveSettings, Lifetime, Point, TTLS_S, sample},
     recommend::Recommendation,
     replay::Ttl,
     report::percent,
     trace::{Request, SECOND_NS, Trace},
-    warmup::Warmup,
 };
 
+/// So many times the room of a cache is enough for all keys.
+const ROOM_FOR_ALL: f64 = 1_024.0;
 /// With fewer hits the cache is hardly worth it.
 const HITS_FEW: f64 = 0.1;
 /// Most of the requests.
@@ -137,11 +139,11 @@ pub(crate) fn diagnose(
     urls: &UrlSample,
     settings: &CurveSettings,
     chosen: &Recommendation,
-    warmup: Warmup,
+    options: &PlanOptions,
     is_by_host: bool,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
-    findings.extend(parameters(urls, settings, chosen, warmup));
+    findings.extend(parameters(urls, settings, chosen, options));
     if findings.is_empty() && 1.0 - chosen.point.miss_ratio < HITS_FEW {
         findings.extend(few_hits(trace, settings, chosen));
     }
@@ -159,15 +161,17 @@ fn parameters(
     urls: &UrlSample,
     settings: &CurveSettings,
     chosen: &Recommendation,
-    warmup: Warmup,
+    options: &PlanOptions,
 ) -> Option<Finding> {
     let found = urls.parameters()?;
     let (requests, share) = urls.requests_and_share();
-    let hit_ratio = |without: &[String]| {
-        let trace = urls.trace(without).with_warmup(warmup);
-        hit_ratio(&trace, settings, chosen, chosen.lifetime, share)
+    let hit_ratio = |without: &[String], capacity: Capacity| {
+        let trace = urls.trace(without).with_warmup(options.warmup);
+        hit_ratio(&trace, settings, chosen, chosen.lifetime, (capacity, share))
     };
-    let (before, after) = (hit_ratio(&[]), hit_ratio(&found.names));
+    // Fewer keys deserve another size, unless it is stated.
+    let room = options.memory.unwrap_or_else(|| chosen.capacity.times(ROOM_FOR_ALL));
+    let (before, after) = (hit_ratio(&[], chosen.capacity), hit_ratio(&found.names, room));
     (after - before >= GAIN_MIN).then_some(Finding::Parameters {
         names: found.names,
         keys: found.keys,
@@ -179,17 +183,17 @@ fn parameters(
     })
 }
 
-/// The hit ratio of the chosen cache with another lifetime, or of this share of it.
+/// The hit ratio of the chosen cache with another lifetime, or with a share of another size.
 fn hit_ratio(
     trace: &Trace,
     settings: &CurveSettings,
     chosen: &Recommendation,
     lifetime: Lifetime,
-    share: f64,
+    (capacity, share): (Capacity, f64),
 ) -> f64 {
-    let whole = settings.setup(chosen.capacity, lifetime);
-    let setup = crate::CacheSetup { capacity: chosen.capacity.times(share), ..whole };
-    1.0 - Point::of(chosen.capacity, &chosen.policy.replay(trace, &setup), trace).miss_ratio
+    let whole = settings.setup(capacity, lifetime);
+    let setup = CacheSetup { capacity: capacity.times(share), ..whole };
+    1.0 - Point::of(capacity, &chosen.policy.replay(trace, &setup), trace).miss_ratio
 }
 
 fn few_hits(whole: &Trace, settings: &CurveSettings, chosen: &Recommendation) -> Option<Finding> {
@@ -210,7 +214,9 @@ fn few_hits(whole: &Trace, settings: &CurveSettings, chosen: &Recommendation) ->
         return Some(Finding::UniqueKeys { share });
     }
     let ttl_ns = chosen.lifetime.ttl.default_ns()?;
-    let hits = |ttl: Ttl| hit_ratio(trace, settings, chosen, Lifetime { ttl, ..chosen.lifetime }, 1.0);
+    let hits = |ttl: Ttl| {
+        hit_ratio(trace, settings, chosen, Lifetime { ttl, ..chosen.lifetime }, (chosen.capacity, 1.0))
+    };
     let (now, most) = (hits(chosen.lifetime.ttl), hits(Ttl::Never));
     if most - now < GAIN_MIN {
         return None;

@@ -13,6 +13,7 @@ use std::ops::Range;
 
 use crate::{
     curve::{CurveSettings, Lifetime, Point, SAMPLE_KEYS_MIN, TTLS_S},
+    peaks::Peaks,
     recommend::{Peak, Recommendation},
     replay::{Replay, Ttl},
     report::Plan,
@@ -122,14 +123,17 @@ impl Cache<'_> {
         }
     }
 
-    /// Loads of both nodes. Their busiest minutes are added, as if they were the same one.
+    /// Loads of both nodes. Their busiest minutes are added, as if they were the same one; it has no more loads than requests.
     fn two_nodes(&self, trace: &Trace) -> Outcome {
         let nodes = [0, 1].map(|node| self.replay(&trace.of_node(node), self.chosen.lifetime));
         let requests = trace.counted().requests as f64 * trace.sampled_share();
         let sum = |count: fn(&Replay) -> u64| nodes.iter().map(count).sum::<u64>();
         // Of a sample the requests that are missing are hits.
         let misses = sum(|node| node.requests - node.hits) as f64;
-        let minute = sum(|node| node.peaks.in_minute());
+        let mut all = Peaks::default();
+        let counted = trace.requests().iter().filter(|request| request.at_ns >= trace.counted().from_ns);
+        counted.for_each(|request| all.add(request.at_ns));
+        let minute = sum(|node| node.peaks.in_minute()).min(all.in_minute());
         Outcome {
             hit_ratio: 1.0 - (misses / requests.max(1.0)).min(1.0),
             loads_per_s: sum(|node| node.loads) as f64 / trace.sampled_share() / self.counted_s,
@@ -297,6 +301,17 @@ mod tests {
         let (hits, loads) = figures(outlook.one_more_node);
         assert!((0.81..0.83).contains(&hits) && (0.17..0.19).contains(&loads), "{hits} {loads}");
         assert!((outlook.restart_loads_per_s.per_s - 0.1).abs() < 1e-9);
+    }
+
+    /// Each request is a load, whichever node it goes to.
+    #[test]
+    fn two_nodes_have_no_more_loads_than_requests() {
+        let mut lines = String::new();
+        for second in 0..600 {
+            let _ = writeln!(lines, "{second}.5,{second}");
+        }
+        let outcome = outlook_of(&lines).one_more_node;
+        assert!((outcome.loads_per_s_in_busiest_minute.per_s - 1.0).abs() < 1e-9, "{outcome:?}");
     }
 
     /// A hundred keys that expire at other times, then a minute with each of them twice: after a restart each is a load.

@@ -179,8 +179,8 @@ impl KeyRules {
             LoggedKey::Text(text) => key.extend_from_slice(text),
             LoggedKey::Number(number) => key.extend_from_slice(&number.to_le_bytes()),
             LoggedKey::Url { host, url, .. } => {
-                if self.by_host {
-                    key.extend_from_slice(host.unwrap_or_default().as_bytes());
+                if let Some(host) = host.filter(|_| self.by_host) {
+                    key.extend_from_slice(host.as_bytes());
                     key.push(b' ');
                 }
                 key.extend_from_slice(self.dropped_parameters.applied(url).as_bytes());
@@ -217,6 +217,22 @@ impl DroppedParameters {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn log_without_hosts_has_the_same_keys_by_host() {
+        let keys = |by_host, host| {
+            let rules = KeyRules { by_host, ..KeyRules::default() };
+            let mut key = Vec::new();
+            let url = LoggedKey::Url { method: "GET", host, url: "/a?b" };
+            rules.write_key(&LoggedRequest::read(url), &mut key);
+            String::from_utf8(key).expect("text")
+        };
+        assert_eq!(keys(true, None), keys(false, None));
+        assert_eq!(
+            (keys(true, Some("a.example")), keys(false, Some("a.example"))),
+            ("a.example /a?b".into(), "/a?b".into())
+        );
+    }
 
     #[test]
     fn parameters_are_dropped_by_name() {

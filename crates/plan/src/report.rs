@@ -47,6 +47,8 @@ pub struct Plan {
     pub log: String,
     /// Lines, or records, that could not be read.
     pub bad_lines: u64,
+    /// Lines without a request, such as messages of the server.
+    pub without_request: u64,
     /// Requests that do not count, such as those of other statuses than the caller wants.
     pub left_out: u64,
     /// The requests that count and are not stored, and why.
@@ -150,7 +152,7 @@ pub(crate) fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 
-/// A rate with as many decimals as it needs.
+/// A rate with as many decimals as it needs: two digits, three decimals at most.
 fn rate(per_second: f64) -> String {
     #[expect(
         clippy::cast_possible_truncation,
@@ -159,6 +161,7 @@ fn rate(per_second: f64) -> String {
     )]
     match per_second {
         0.000_5..0.05 => format!("{per_second:.3}"),
+        0.05..0.995 => format!("{per_second:.2}").trim_end_matches('0').to_owned(),
         ..10.0 => format!("{per_second:.1}"),
         _ => format_count(per_second.round() as u64),
     }
@@ -361,7 +364,8 @@ fn large_objects(plan: &Plan) -> Option<String> {
             "{} with {} of the bytes are for objects above {}, which the cache does not store: --max-object {} plans for them.",
             counted(scaled(requests, 1.0 / share), "request"),
             percent((bytes / all).min(1.0)),
-            capacity_text(Capacity::Bytes(entry_max)),
+            // The rest of the entry is not the body.
+            format_size(entry_max.saturating_sub(entry(0)) as f64),
             format_exact_size(largest.next_power_of_two()),
         )
     })
@@ -411,6 +415,14 @@ fn notes(plan: &Plan) -> Vec<String> {
     notes.extend(lifetimes_of_origin(plan));
     if plan.bad_lines > 0 {
         notes.push(format!("{} could not be read.", counted(plan.bad_lines, "line")));
+    }
+    if plan.without_request > 0 {
+        let has = if plan.without_request == 1 { "has" } else { "have" };
+        let lines = counted(plan.without_request, "line");
+        notes.push(format!("{lines} {has} no request, such as messages of the server."));
+    }
+    if plan.is_access_log && plan.traffic.bots.is_none() {
+        notes.push("The log has no user agents, so that bots are not told apart.".to_owned());
     }
     if totals.reversals > 0 {
         notes.push(format!(

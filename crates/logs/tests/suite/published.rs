@@ -173,6 +173,11 @@ fn times_far_from_the_others_do_not_refuse_a_log() {
     let (requests, summary) =
         try_read(COMMON.repeat(5) + &COMMON.replace("2026", "2028").repeat(2), None).unwrap();
     assert_eq!((requests.len(), summary.bad_lines), (5, 2));
+    // Most lines: it is another format, or no log at all.
+    let years = (1_970..2_020).step_by(5).chain((2_030..2_080).step_by(5));
+    let most: String = years.map(|year| COMMON.replace("2026", &year.to_string())).collect();
+    let error = try_read(COMMON.repeat(5) + &most, None).expect_err("a refusal").to_string();
+    assert!(error.contains("20 of 25 lines"), "{error}");
 }
 
 // tstack/lnav, test/logfile_w3c.1 (Oracle Web Cache); log2timeline/plaso, test_data/iis/iis10_edge_cases.log.

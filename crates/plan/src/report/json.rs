@@ -18,6 +18,7 @@ pub(super) fn render(plan: &Plan) -> String {
         "schema": "stockade.plan/1",
         "requests": plan.trace.totals().requests,
         "bad_lines": plan.bad_lines,
+        "lines_without_request": plan.without_request,
         "left_out": plan.left_out,
         "writes": plan.exchanges.of(Exchange::Write) + plan.writes_left_out,
         "not_storable": {

@@ -124,6 +124,23 @@ mod tests {
     }
 
     #[test]
+    fn rates_have_two_digits() {
+        for (per_second, expected) in [
+            (0.0, "0.0"),
+            (0.0004, "0.0"),
+            (0.012, "0.012"),
+            (0.05, "0.05"),
+            (0.1, "0.1"),
+            (0.167, "0.17"),
+            (0.996, "1.0"),
+            (9.96, "10.0"),
+            (1_234.4, "1,234"),
+        ] {
+            assert_eq!(super::super::rate(per_second), expected);
+        }
+    }
+
+    #[test]
     fn no_line_is_wider_than_a_terminal() {
         let all = PlanOptions { policies: POLICIES.iter().collect(), ..testing::options() };
         let short = PlanOptions {

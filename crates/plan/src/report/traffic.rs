@@ -179,7 +179,7 @@ mod tests {
              \x20 routes    /archive/* 50.0 %, /shop/* 50.0 %\n\
              \x20 types     .html 50.0 %, no ending 50.0 %\n\
              \x20 statuses  2xx 100.0 %\n\
-             Without the 50.0 % of requests by bots: 64MiB, hit ratio 99.0 %, 0.2 requests a\n\
+             Without the 50.0 % of requests by bots: 64MiB, hit ratio 99.0 %, 0.17 requests a\n\
              second to the origin at the busiest minute.\n"
         );
         for (format, render) in FORMATS {
