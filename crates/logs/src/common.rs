@@ -142,7 +142,7 @@ fn ingress_duration(after: &[u8]) -> Option<Duration> {
     value::duration(times.as_bytes(), SECOND_NS)
 }
 
-fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
 }
 

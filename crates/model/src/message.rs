@@ -75,7 +75,7 @@ fn columns_of(c: char) -> usize {
     unicode_width::UnicodeWidthChar::width(c).unwrap_or(1)
 }
 
-/// The start of a text that takes at most so many [`columns`].
+/// The start of a text, up to a number of [`columns`].
 #[cfg(feature = "columns")]
 #[must_use]
 pub fn cut(text: &str, columns_max: usize) -> &str {
@@ -87,7 +87,7 @@ pub fn cut(text: &str, columns_max: usize) -> &str {
     end.next().map_or(text, |(end, _)| &text[..end])
 }
 
-/// A [`printable`] text in lines of at most so many [`columns`], two at least. A longer word, such as a URL, is divided.
+/// A [`printable`] text in lines, each up to a number of [`columns`], two at least. A longer word, such as a URL, is divided.
 ///
 /// ```
 /// use stockade_model::message::wrapped;

@@ -24,7 +24,7 @@ pub const OVERHEAD_BYTES: u32 = 1_330;
 /// The bytes of a marker of the proxy that responses are not shared, measured in the same way.
 pub(crate) const MARKER_BYTES: u32 = 290;
 /// The bytes that the proxy reserves for a response beyond those of its entry until it is stored (`ENTRY_OVERHEAD_BYTES` of its `fetch.rs`,
-/// without the key and the store's own). With 64 KiB, where 4 KiB may be reserved, it stores a body of 1,800 bytes, and none of 1,850.
+/// without the key and the store's own). With 64 KiB, where 4 KiB may be reserved, it stores a body of 1,800 bytes; one of 1,850 bytes is not stored.
 pub const RESERVED_BYTES: u32 = 940;
 /// The ttl where nothing else is said.
 const TTL: Duration = Duration::from_mins(1);

@@ -17,7 +17,7 @@ use crate::{
     trace::{Request, SECOND_NS, Trace},
 };
 
-/// So many times the room of a cache is enough for all keys.
+/// The room for all keys, as a multiple of that of a cache.
 const ROOM_FOR_ALL: f64 = 1_024.0;
 /// With fewer hits the cache is hardly worth it.
 const HITS_FEW: f64 = 0.1;

@@ -282,7 +282,7 @@ fn answer(plan: &Plan) -> String {
     text + "."
 }
 
-/// What the routes with a ttl of their own save, in one sentence; `None`: there are none.
+/// The savings of the routes with a ttl of their own, in one sentence; `None` without such routes.
 fn routes_sentence(plan: &Plan) -> Option<String> {
     let Recommendation { routes, lifetime, .. } = plan.recommendation.as_ref().ok()?;
     let what = match routes.routes.len() {

@@ -207,7 +207,12 @@ pub struct TraceBuilder {
 }
 
 /// The size of a response that the log does not have.
-const UNKNOWN_BYTES: u32 = u32::MAX;
+pub(crate) const UNKNOWN_BYTES: u32 = u32::MAX;
+
+/// The size of a response in 32 bits, 4 GiB less two bytes at most, or [`UNKNOWN_BYTES`].
+pub(crate) fn bytes_or_unknown(bytes: Option<u64>) -> u32 {
+    bytes.map_or(UNKNOWN_BYTES, |bytes| u32::try_from(bytes).unwrap_or(UNKNOWN_BYTES).min(UNKNOWN_BYTES - 1))
+}
 
 /// The bound of `requests_max`.
 const REQUESTS_MAX: usize = 1_000_000_000;
@@ -267,9 +272,7 @@ impl TraceBuilder {
         if hash > self.threshold {
             return;
         }
-        let known =
-            request.bytes.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX).min(UNKNOWN_BYTES - 1));
-        let bytes = known.unwrap_or(UNKNOWN_BYTES);
+        let bytes = bytes_or_unknown(request.bytes);
         self.requests.push(Request::new(request.at_ns, 0, request.exchange, bytes));
         self.unnumbered_keys.extend_from_slice(request.key);
         self.unnumbered.push((hash, self.unnumbered_keys.len()));

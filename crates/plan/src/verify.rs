@@ -11,6 +11,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use stockade_model::units::{format_count, format_duration};
+use stockade_record::record::Verdict;
 
 use crate::experiment::{Experiment, PredictedArm, TOLERANCE};
 
@@ -21,7 +22,7 @@ const LATE_SHARE: f64 = 0.05;
 const LATE_MAX: Duration = Duration::from_millis(100);
 /// The share of requests that may have another answer than in the log. Each may change the figures by as much.
 const UNEXPECTED_MAX: f64 = 0.001;
-/// What to do about times.
+/// The remedy for requests and responses that are late.
 const REMEDY: &str = "run it on a quiet machine, or slower with --verify-time";
 
 /// The figures of one cache that was measured.
@@ -81,29 +82,6 @@ pub struct VerifiedArm {
 pub struct Figure {
     pub predicted: f64,
     pub measured: Option<f64>,
-}
-
-/// The result for all caches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// All figures were measured, and are as predicted.
-    Supported,
-    /// A figure that was measured is not.
-    Refuted,
-    /// None is, and some were not measured.
-    Invalid,
-}
-
-impl Verdict {
-    /// In one word, as in records.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Supported => "supported",
-            Self::Refuted => "refuted",
-            Self::Invalid => "invalid",
-        }
-    }
 }
 
 impl Figure {

@@ -87,8 +87,11 @@ pub enum CommandError {
 impl Exit {
     /// The exit of a run. An interrupted run lacks evidence.
     pub fn of(record: &Record) -> Self {
-        match record.verdict {
-            _ if record.interrupted => Self::Undecided,
+        if record.interrupted { Self::Undecided } else { Self::of_verdict(record.verdict) }
+    }
+
+    pub fn of_verdict(verdict: Verdict) -> Self {
+        match verdict {
             Verdict::Supported => Self::Done,
             Verdict::Refuted => Self::Refuted,
             Verdict::Inconclusive | Verdict::Invalid | Verdict::NotJudged => Self::Undecided,

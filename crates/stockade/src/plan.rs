@@ -204,7 +204,7 @@ fn confirm(args: &PlanArgs, plan: &mut Plan) -> Result<Exit, CommandError> {
     #[cfg(feature = "http")]
     {
         let verification = verify::verify(&experiment, &file, &directory.join("record"))?;
-        Ok(verify::exit(plan.verification.insert(verification)))
+        Ok(Exit::of_verdict(plan.verification.insert(verification).verdict()))
     }
     #[cfg(not(feature = "http"))]
     Ok(Exit::Done)

@@ -13,6 +13,7 @@ use super::{
     table::{Field, read_row, visit_row},
 };
 use crate::{
+    common::words,
     request,
     time::{TimeParser, has_form},
     value::{self, Problem},
@@ -155,10 +156,6 @@ impl LineParser for W3cLines {
 fn directive<'a>(line: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let (start, rest) = line.split_at_checked(name.len())?;
     start.eq_ignore_ascii_case(name.as_bytes()).then(|| rest.trim_ascii())
-}
-
-fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
-    text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
 }
 
 fn has_word(text: &[u8], word: &str) -> bool {

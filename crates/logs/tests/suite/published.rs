@@ -91,7 +91,7 @@ fn messages_in_json_are_not_requests() {
     let line = "www.example.org | GET / HTTP/1.1 | 200\n".repeat(9);
     let requests = read(&line, "$server_name | $request | $status");
     assert_eq!(requests, vec!["read GET|www.example.org|/ 200"; 9]);
-    // A log of messages alone is none of requests.
+    // A log with messages alone is refused.
     assert!(problem(message, "json").starts_with("the line has no method: log it as one of request_method"));
     assert_eq!(
         problem(&error, "json"),
@@ -162,7 +162,7 @@ Jan 31 08:00:02 lb haproxy[7]: 192.0.2.7:51365 [31/Jan/2026:08:00:02.123] pass a
         (vec!["@1769846401.655000000 read GET||/ 200 27B took=6ms".to_owned()], 8)
     );
     assert!(try_read(messages, Some("haproxy")).is_err());
-    // A line of requests that was cut off is none of them.
+    // A request that was cut off does not count as a message.
     let (_, summary) = try_read(request.repeat(9) + &request[..130], None).unwrap();
     assert_eq!((summary.without_request, summary.bad_lines), (0, 1));
 }
@@ -225,7 +225,7 @@ fn lines_of_cloudfront_need_no_header() {
     // Those of 2018 have 26 columns.
     let older = lines.lines().next().unwrap().split('\t').take(26).collect::<Vec<_>>().join("\t");
     assert_eq!(unaided(&older, "w3c").0, unaided(log, "w3c").0[..1]);
-    // What the edge answers itself has no time of the origin.
+    // A response that the edge made has no time of the origin.
     for (result, took) in [("Miss", true), ("Redirect", false), ("LambdaGeneratedResponse", false)] {
         let line = lines.lines().next().unwrap().replace("Miss", result);
         assert_eq!(unaided(&line, "w3c").0[0].contains("took="), took, "{result}");

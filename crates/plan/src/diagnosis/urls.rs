@@ -12,7 +12,7 @@ use std::{
 use crate::{
     exchange::Exchange,
     read::DroppedParameters,
-    trace::{NewRequest, Trace, TraceBuilder, hash_of},
+    trace::{NewRequest, Trace, TraceBuilder, UNKNOWN_BYTES, bytes_or_unknown, hash_of},
 };
 use foldhash::quality::FixedState;
 use hashbrown::{HashMap, HashTable, hash_table};
@@ -35,8 +35,6 @@ const SAME_SIZE_MIN: f64 = 0.9;
 const SIZE_DIVISOR: u32 = 50;
 /// Values for each request from which on a parameter is unique for nearly each of them.
 const VALUES_MIN: f64 = 0.5;
-/// The size of a response that the log does not have.
-const UNKNOWN_BYTES: u32 = u32::MAX;
 
 /// A key of the plan.
 #[derive(Debug)]
@@ -130,8 +128,7 @@ impl UrlSample {
                 number
             }
         };
-        let bytes =
-            request.bytes.map_or(UNKNOWN_BYTES, |bytes| u32::try_from(bytes).unwrap_or(UNKNOWN_BYTES - 1));
+        let bytes = bytes_or_unknown(request.bytes);
         #[expect(clippy::cast_possible_truncation, reason = "a part of a hash is one")]
         let host = if host.is_empty() { 0 } else { hash_of(host.as_bytes()) as u32 | 1 };
         self.requests.push(SampledRequest { at_ns, url, bytes, host, exchange, ttl_ns });

@@ -29,7 +29,7 @@ impl EvictionPolicy for Lru {
         self.used.push(&mut self.links, access.key, access.weight);
     }
 
-    /// As in the cache: a lookup that finds nothing to serve is no hit, and the store is an update.
+    /// As in the cache: a lookup without a response to serve does not count as a hit, and the store is an update.
     fn on_expired(&mut self, _access: &Access) {}
 
     fn on_update(&mut self, access: &Access) {

@@ -26,7 +26,7 @@ impl EvictionPolicy for Shipped {
         self.0.hit(access.key);
     }
 
-    /// As in the cache: a lookup that finds nothing to serve is no hit, and the store is an update.
+    /// As in the cache: a lookup without a response to serve does not count as a hit, and the store is an update.
     fn on_expired(&mut self, _access: &Access) {}
 
     fn evict(&mut self, _access: &Access) -> Option<Key> {

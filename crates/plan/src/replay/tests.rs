@@ -229,7 +229,7 @@ fn head_that_hits_is_no_use_for_the_policy() {
 #[test]
 fn response_that_is_not_shared_leaves_a_marker_in_the_room() {
     use Exchange::{NoLifetime, NotShareable, Planned};
-    // Two entries fit. A marker takes the place of 0, which takes that of 2; a redirect leaves none. A marker is no hit.
+    // Two entries fit. A marker takes the place of 0, which takes that of 2; a redirect leaves no marker. No request hits a marker.
     for (exchange, hits) in [(NotShareable, 0), (NoLifetime, 2)] {
         let trace = exchanges(&[
             (0, 0, Planned),

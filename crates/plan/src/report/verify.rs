@@ -120,7 +120,7 @@ pub(super) fn json(verification: &Verification) -> Value {
         json
     };
     json!({
-        "verdict": verification.verdict().name(),
+        "verdict": verification.verdict().to_string(),
         "requests": verification.requests,
         "arms": verification.arms.iter().map(arm).collect::<Vec<_>>(),
     })

@@ -9,7 +9,7 @@ use stockade_lab::{
 };
 use stockade_plan::{
     experiment::Experiment,
-    verify::{MeasuredArm, Verdict, Verification},
+    verify::{MeasuredArm, Verification},
 };
 use stockade_record::{
     histogram::Distribution,
@@ -17,7 +17,7 @@ use stockade_record::{
 };
 
 use crate::{
-    exit::{CommandError, Exit},
+    exit::CommandError,
     progress::{LiveScreen, RunView, stop_on_signals},
     run::own_program,
 };
@@ -36,21 +36,8 @@ pub fn verify(
         run::run(experiment, &options, record_directory, &stop_on_signals(), &mut observers)?;
     drop(observers);
     let verification = Verification::of(planned, |arm| measured(&record, &results, arm));
-    say!(
-        "\n{}; record, report.md and report.html in {}",
-        verification.verdict().name(),
-        record_directory.display()
-    );
+    say!("\n{}; record, report.md and report.html in {}", verification.verdict(), record_directory.display());
     Ok(verification)
-}
-
-/// The exit of the command.
-pub fn exit(verification: &Verification) -> Exit {
-    match verification.verdict() {
-        Verdict::Supported => Exit::Done,
-        Verdict::Refuted => Exit::Refuted,
-        Verdict::Invalid => Exit::Undecided,
-    }
 }
 
 /// The figures of an arm; `None`: it was not measured to its end.
