@@ -4,7 +4,6 @@ use std::{
     path::Path,
     process::{Command, Stdio},
     thread,
-    time::Instant,
 };
 
 use stockade_net::proc;
@@ -29,19 +28,6 @@ pub(crate) fn commit(folder: &Path) -> Option<String> {
     let output = git.output().ok().filter(|output| output.status.success())?;
     let commit = String::from_utf8(output.stdout).ok()?;
     Some(commit.trim().to_owned()).filter(|commit| !commit.is_empty())
-}
-
-/// The current time, RFC 3339 in UTC, in seconds.
-#[must_use]
-#[expect(clippy::disallowed_methods, reason = "a record says when it was made")]
-pub fn now() -> String {
-    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-}
-
-/// Real time, for processes and budgets.
-#[expect(clippy::disallowed_methods, reason = "processes and budgets use real time")]
-pub(crate) fn instant() -> Instant {
-    Instant::now()
 }
 
 /// This machine, as far as Linux reports it. Unknown facts are empty or 0.

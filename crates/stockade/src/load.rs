@@ -6,7 +6,6 @@ mod resolve;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use stockade_lab::run::RunObserver;
 use stockade_load::{
     generator::{CancellationToken, LoadRunner, LoadTest, LoadTestRun, ThisProcess},
     report::{Render, ReportOptions, expectation_lines, openmetrics},
@@ -14,7 +13,10 @@ use stockade_load::{
     tally::Tally,
 };
 use stockade_model::units::format_count;
-use stockade_record::record::{Expectation, Verdict};
+use stockade_record::{
+    events::RunObserver,
+    record::{Expectation, Verdict},
+};
 
 use self::live::LiveReport;
 use crate::{

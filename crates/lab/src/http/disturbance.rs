@@ -8,7 +8,7 @@ use std::{
 use stockade_net::proc::{self, CpuTicks};
 use stockade_record::record::{Disturbance, Role};
 
-use crate::host::instant;
+use stockade_record::clock::instant;
 
 /// The least share of stolen or throttled time that counts.
 const TAKEN_MIN: f64 = 0.05;

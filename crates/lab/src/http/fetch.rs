@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::host::instant;
+use stockade_record::clock::instant;
 
 /// The limit of a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);

@@ -6,18 +6,17 @@ use stockade_load::{
     generator::{LoadProgress, LoadTest},
     summary::Summary,
 };
-use stockade_record::record::{
-    Arm, Expectation, HttpFigures, Hypothesis, Interval, Record, StatsProvider, Verdict,
+use stockade_record::{
+    events::{Measuring, RunEvent, RunObserver},
+    metrics::{Fold, Results},
+    record::{Arm, Expectation, HttpFigures, Hypothesis, Interval, Record, StatsProvider, Verdict},
 };
 
 use super::{
     measure::{http_figures, measurement},
     sampler::{CacheReadings, outcomes, times},
 };
-use crate::{
-    metrics::{Fold, Results},
-    run::{Measuring, RunEvent, RunObserver, record_of_one, run_record},
-};
+use crate::run::{record_of_one, run_record};
 
 const ARM: &str = "load";
 

@@ -13,7 +13,7 @@ use stockade_record::{
 };
 
 use super::accounting::AccountedProcess;
-use crate::host::instant;
+use stockade_record::clock::instant;
 
 /// Processor time over less than this is too coarse to report.
 const SECONDS_MIN: f64 = 0.5;

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use stockade_lab::{http::LoadRecord, run::RunObserver};
+use stockade_lab::http::LoadRecord;
 use stockade_load::{
     generator::{LoadProgress, LoadStart, LoadTest, LoadTestError, Observer},
     report::{RunHeader, SampleEncoder, SampleWriter, openmetrics, results},
@@ -14,7 +14,10 @@ use stockade_load::{
     summary::Summary,
     traffic::Traffic,
 };
-use stockade_record::record::{Expectation, Verdict};
+use stockade_record::{
+    events::RunObserver,
+    record::{Expectation, Verdict},
+};
 
 use crate::{
     cli::Out,
