@@ -81,7 +81,7 @@ pub trait RunObserver {
 /// An event of a run.
 #[derive(Clone, Copy, Debug)]
 pub enum RunEvent<'a> {
-    /// So many checks or measurements follow.
+    /// `steps` checks or measurements follow.
     Begin { steps: usize },
     /// The next setup that is started once, before any load.
     Checking { test: &'a str, arm: &'a str },
@@ -91,7 +91,7 @@ pub enum RunEvent<'a> {
     Measuring { measuring: Measuring<'a>, record: &'a Record, results: &'a Results },
     /// One more second of the measurement is on disk. `share`: the finished part of it, from 0 to 1.
     Second { interval: &'a Interval, share: f64 },
-    /// Another repeat follows, since so many comparisons are open.
+    /// Another repeat follows, since `open_comparisons` comparisons are open.
     Continuing { steps: usize, open_comparisons: usize },
     /// The record is complete and on disk.
     Finished { record: &'a Record, results: &'a Results },
@@ -222,7 +222,7 @@ pub fn run(
     Ok((run.record, run.results))
 }
 
-/// An experiment of which every setup works. Its servers run until it is dropped.
+/// An experiment in which every setup works. Its servers run until it is dropped.
 pub struct CheckedExperiment {
     /// Scaled.
     pub experiment: Experiment,
@@ -457,7 +457,7 @@ impl ExperimentRun {
         self.refutation.is_some() || self.record.aborted.is_some()
     }
 
-    /// The last repeat with a complete measurement; 1 if there is none.
+    /// The last repeat with a complete measurement; 1 without a complete measurement.
     fn last_repeat(&self) -> u32 {
         self.record.runs.last().map_or(1, |run| run.repeat)
     }
