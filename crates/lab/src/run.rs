@@ -180,7 +180,7 @@ pub fn run(
     Ok((run.record, run.results))
 }
 
-/// An experiment of which every setup works. Its servers run until it is dropped.
+/// An experiment in which every setup works. Its servers run until it is dropped.
 pub struct CheckedExperiment {
     /// Scaled.
     pub experiment: Experiment,
@@ -415,7 +415,7 @@ impl ExperimentRun {
         self.refutation.is_some() || self.record.aborted.is_some()
     }
 
-    /// The last repeat with a complete measurement; 1 if there is none.
+    /// The last repeat with a complete measurement; 1 without a complete measurement.
     fn last_repeat(&self) -> u32 {
         self.record.runs.last().map_or(1, |run| run.repeat)
     }

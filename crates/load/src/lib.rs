@@ -7,7 +7,7 @@
 //! - [`Plan`](plan::Plan) states when requests are due, [`Traffic`](traffic::Traffic) what the `n`th request is. Both are
 //!   pure functions of `n` and a seed, so each thread computes its own part.
 //! - [`LoadTest::run`](generator::LoadTest::run) sends every request at its due time, also while earlier ones wait for their
-//!   responses. A [`Sample`](sample::Sample) holds the due time beside the time of sending: response times count from
+//!   responses. A [`Sample`](sample::Sample) holds the due time and the time of sending: response times count from
 //!   the due time, which avoids coordinated omission.
 //! - [`Tally`](tally::Tally) counts samples in HDR histograms, a second at a time. [`Summary`](summary::Summary) adds what
 //!   the generator measured of itself, and whether the run is valid.

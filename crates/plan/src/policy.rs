@@ -79,7 +79,7 @@ pub(crate) trait EvictionPolicy {
         let _ = access;
     }
 
-    /// Chooses a key and forgets it; `None`: there is none.
+    /// Chooses a key and forgets it; `None`: the cache is empty.
     fn evict(&mut self, access: &Access) -> Option<Key>;
 
     /// The key was inserted.

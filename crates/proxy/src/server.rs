@@ -284,7 +284,7 @@ impl ServerState {
         let new = (self.read_config)()?;
         let changes = diff(&current.config, &new);
         let config = new.reloadable(&current.config);
-        // Everything that can fail comes first, so that the whole configuration is applied or none of it.
+        // Everything that can fail comes first, so that the whole configuration is applied or nothing.
         let certificate = certificate(&config).as_ref().map(ServerCertificate::load).transpose();
         let certificate = certificate.map_err(|error| error.to_string())?;
         let log_config = config.log.clone();

@@ -4,11 +4,11 @@
 //! (record, results) x 2 -- compare --> RecordComparison -- report --> text, JSON, Markdown, JUnit
 //! ```
 //!
-//! Times and memory have an effect, ln(after / before), with the interval of `statistics::Estimate`: the repeats of two records are no pairs.
+//! Times and memory have an effect, ln(after / before), with the interval of `statistics::Estimate`: the repeats of two records are not pairs.
 //! A change is better or worse where its interval lies beyond the minimum effect and the effect of equal arms, and the same where it lies
 //! within the minimum effect. Counts are compared exactly: each repeat of one record with each of the other, or, of records with one seed,
 //! with the repeat that sends the same requests. In real time a number or a share of requests that differs by less than two standard
-//! deviations of chance is no change. Where one record has no valid figure, a change is open.
+//! deviations of chance is not a change. Where one record has no valid figure, a change is open.
 
 pub mod report;
 

@@ -15,7 +15,7 @@ pub trait RunObserver {
 /// An event of a run.
 #[derive(Clone, Copy, Debug)]
 pub enum RunEvent<'a> {
-    /// So many checks or measurements follow.
+    /// `steps` checks or measurements follow.
     Begin { steps: usize },
     /// The next setup that is started once, before any load.
     Checking { test: &'a str, arm: &'a str },
@@ -25,7 +25,7 @@ pub enum RunEvent<'a> {
     Measuring { measuring: Measuring<'a>, record: &'a Record, results: &'a Results },
     /// One more second of the measurement is on disk. `share`: the finished part of it, from 0 to 1.
     Second { interval: &'a Interval, share: f64 },
-    /// Another repeat follows, since so many comparisons are open.
+    /// Another repeat follows, since `open_comparisons` comparisons are open.
     Continuing { steps: usize, open_comparisons: usize },
     /// The record is complete and on disk.
     Finished { record: &'a Record, results: &'a Results },

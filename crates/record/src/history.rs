@@ -1,7 +1,7 @@
 //! Figures over the records of a directory, and where they changed.
 //!
 //! ```text
-//! records -> index (one file beside them) -> history -> series -> report: text, CSV, JSON, HTML
+//! records -> index (one file next to them) -> history -> series -> report: text, CSV, JSON, HTML
 //!                                               `-> change_points
 //! ```
 //!

@@ -1,6 +1,6 @@
 //! Judges hypotheses by the evidence.
 //!
-//! A metric without a test or an arm means all of them: such a comparison has one binding for each
+//! A metric without a test or an arm means all of them: the comparison has one binding for each
 //! combination of tests and arms, and each binding is checked in every repeat.
 //!
 //! - Counts (`counts`) must hold in every repeat: one counterexample refutes. In virtual time, times are counts, too.
@@ -62,7 +62,7 @@ pub struct Case<'a> {
     pub repeats: u32,
     /// When comparisons of times are judged, once at least: a verdict of one look stays.
     pub looks: &'a [Look],
-    /// The arm that repeats another one: what they differ by is no difference between others.
+    /// The arm that repeats another one: a difference of that size does not count between others.
     pub noise: Option<&'a NoiseArm>,
     pub clock: ClockKind,
 }
@@ -169,7 +169,7 @@ impl Binding<'_> {
         figures.of_cell(test, arm, repeat)
     }
 
-    /// True if the counts of a selected measurement are no valid evidence.
+    /// True if the counts of a selected measurement are not valid evidence.
     fn has_invalid_counts(&self, selectors: &[&Selector], repeat: u32, figures: &Figures<'_>) -> bool {
         let evidence = |selector: &&Selector| self.evidence(selector, repeat, figures);
         selectors.iter().filter_map(evidence).any(|evidence| evidence.run.has_invalid_counts())

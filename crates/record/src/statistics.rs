@@ -4,8 +4,8 @@
 //! arms of a repeat are measured one after the other, so effects are paired by repeat; those of two records are not (Welch). The
 //! standard error comes from two spreads:
 //!
-//! - [`AssumedSpread`] between runs, beside the spread between the seconds of a run: what one or two runs rest on;
-//! - the spread of three repeats or more (Student's t). The assumption stays beside it, at a tenth of alpha, as long as the repeats
+//! - [`AssumedSpread`] between runs, in addition to the spread between the seconds of a run: what one or two runs rest on;
+//! - the spread of three repeats or more (Student's t). The assumption stays in force, at a tenth of alpha, as long as the repeats
 //!   do not contradict it: figures that are far apart remain so.
 
 use std::ops::{Add, Mul};
@@ -18,7 +18,7 @@ pub const FAMILY_ERROR_RATE: f64 = 0.05;
 pub const STALL_S: f64 = 0.25;
 /// The repeats from which their own spread is used.
 const REPEATS_MIN: usize = 3;
-/// The share of alpha that the assumption keeps beside a measured spread.
+/// The share of alpha that the assumption keeps when a spread is measured.
 const ASSUMED_SHARE: f64 = 0.1;
 /// The standard deviation below which three digits of a histogram cannot tell times apart.
 pub const RESOLUTION: f64 = 0.000_5;
@@ -302,7 +302,7 @@ impl Effects {
         between.hypot(self.within_run.unwrap_or_default()).max(RESOLUTION)
     }
 
-    /// The mean effect of the repeats, of which there is one at least.
+    /// The mean effect of the repeats, at least one.
     pub fn estimate(&self) -> Estimate {
         let root = self.count().sqrt();
         let measured = self.spread().map(|spread| StandardError {
@@ -381,7 +381,7 @@ pub fn ratio(effect: f64) -> f64 {
     effect.exp().min(f64::MAX)
 }
 
-/// The standard deviation of a population of which these are a sample; `None` of one value.
+/// The standard deviation of a population from this sample; `None` for one value.
 pub fn standard_deviation(values: &[f64]) -> Option<f64> {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
@@ -412,8 +412,8 @@ fn standard_errors(
     match measured {
         Some(measured) if has_own_spread => {
             let is_contradicted = measured.of_mean > assumed_of_mean;
-            let beside = (!is_contradicted).then(|| assumed(assumed_of_mean, ASSUMED_SHARE));
-            [Some(StandardError { share: 1.0 - ASSUMED_SHARE, ..measured }), beside]
+            let kept = (!is_contradicted).then(|| assumed(assumed_of_mean, ASSUMED_SHARE));
+            [Some(StandardError { share: 1.0 - ASSUMED_SHARE, ..measured }), kept]
                 .into_iter()
                 .flatten()
                 .collect()
@@ -424,7 +424,7 @@ fn standard_errors(
 }
 
 impl Estimate {
-    /// ln(left / right) of the means of two records' repeats (Welch's t): their repeats are no pairs. Both have one at least.
+    /// ln(left / right) of the means of two records' repeats (Welch's t): their repeats are not pairs. Both have one at least.
     pub fn unpaired(left: &[Quantity], right: &[Quantity]) -> Self {
         let one = Quantity::exact(1.0);
         let of = |side: &[Quantity]| Effects {

@@ -87,13 +87,13 @@ impl Recorder {
     /// Replaces the record on disk.
     pub fn checkpoint(&self, record: &Record) -> Result<(), StorageError> {
         let path = self.directory.join(RECORD);
-        let beside = self.directory.join("record.json.new");
+        let new = self.directory.join("record.json.new");
         let text = serde_json::to_string_pretty(record).map_err(|error| io(&path)(error.into()))?;
-        fs::write(&beside, text).map_err(io(&beside))?;
-        fs::rename(&beside, &path).map_err(io(&path))
+        fs::write(&new, text).map_err(io(&new))?;
+        fs::rename(&new, &path).map_err(io(&path))
     }
 
-    /// Writes a report beside the record. `path` is relative, with at most one directory, which is made.
+    /// Writes a report next to the record. `path` is relative, with at most one directory, which is made.
     pub fn report(&self, path: &str, text: &str) -> Result<(), StorageError> {
         let path = self.directory.join(path);
         let directory = path.parent().unwrap_or(&self.directory);

@@ -12,7 +12,7 @@ use crate::{
 /// Messages about records that cannot be read, at most.
 const MESSAGES_MAX: usize = 5;
 
-/// Prints it. Records that cannot be read are named on standard error; an index that cannot be written is no failure.
+/// Prints it. Records that cannot be read are named on standard error; an index that cannot be written is not a failure.
 pub fn history(args: &HistoryArgs) -> Result<Exit, CommandError> {
     let mut live = None;
     let mut progress = |read: usize, all: usize| {

@@ -1,4 +1,4 @@
-//! Small HTTP servers beside a command: bounded, on a thread of low priority, so that no client takes anything from the run.
+//! Small HTTP servers of a command: bounded, on a thread of low priority, so that no client takes anything from the run.
 
 use std::{
     convert::Infallible,
@@ -117,7 +117,7 @@ where
     let _ = builder.keep_alive(false).serve_connection(TokioIo::new(tcp), service).await;
 }
 
-/// A response of a few words to a request that is none of this server's.
+/// A response of a few words to a request that was not meant for this server.
 pub fn refusal<B: From<&'static str>>(status: StatusCode, text: &'static str) -> Response<B> {
     let mut response = Response::new(B::from(text));
     *response.status_mut() = status;

@@ -124,7 +124,7 @@ fn exit(
     }
 }
 
-/// A load without a success is no success.
+/// A load without a successful request fails.
 fn done(tally: &Tally) -> Result<Exit, CommandError> {
     if tally.requests() == 0 || tally.successes > 0 {
         return Ok(Exit::Done);

@@ -228,7 +228,7 @@ fn note_of_unreported(outcomes: &Outcomes) -> Option<String> {
 fn note_of_unknown_freshness(hits: u64) -> Option<String> {
     (hits > 0).then(|| {
         format!(
-            "{} hits may be stale: their responses have no `Cache-Status` with `ttl`, no `X-Cache-Status`, and no `X-Cache` beside \
+            "{} hits may be stale: their responses have no `Cache-Status` with `ttl`, no `X-Cache-Status`, and no `X-Cache` with \
              `Age` and `max-age`; hits and hit ratio are absent",
             format_count(hits)
         )

@@ -51,7 +51,7 @@ enum MemoryMeasure {
 }
 
 impl SampledProcess {
-    /// A process with its descendants, of which we may know nothing.
+    /// A process with its descendants, which may be unknown.
     pub(super) fn tree(role: Role, id: u32) -> Self {
         let is_readable = proc::proportional_bytes(id).is_some();
         let memory =

@@ -283,7 +283,7 @@ impl Sampler<'_> {
         }
         let error = tally.errors.first().map(String::as_str).unwrap_or_default();
         self.stop_reason.get_or_insert(StopReason::Unreachable(format!(
-            "none of the {unreachable} requests of the first second reached {}: {error}; is it running?",
+            "all {unreachable} requests of the first second failed to reach {}: {error}; is it running?",
             self.url
         )));
         self.stop.cancel();
@@ -370,7 +370,7 @@ pub(super) fn times(tally: &Tally) -> Times {
 /// The outcomes of all requests. Requests without a successful response are errors.
 pub(super) fn outcomes(tally: &Tally) -> Outcomes {
     let failed = tally.requests() - tally.successes;
-    // A cache may report a miss beside a status of 503: such a request is an error, and counts once.
+    // A cache may report a miss with a status of 503: that request is an error, and counts once.
     let reported = Outcomes { error: 0, unreported: 0, ..tally.outcomes_of_successes };
     Outcomes { error: failed, unreported: tally.successes.saturating_sub(reported.requests()), ..reported }
 }
@@ -430,7 +430,7 @@ mod tests {
         }
     }
 
-    /// A server of which only the admin page is there.
+    /// A server that has only its admin page.
     #[derive(Debug)]
     struct AnsweringAt(String);
 

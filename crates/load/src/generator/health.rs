@@ -38,7 +38,7 @@ const LATENESS_ALLOWED_MAX: Duration = Duration::from_millis(100);
 /// With fewer requests lateness is not judged: they have no p99.
 const LATENESS_COUNT_MIN: u64 = 100;
 
-/// The allowed p99 of lateness beside a response p99.
+/// The allowed p99 of lateness for a response p99.
 #[must_use]
 pub fn lateness_allowed(response_p99: Option<Duration>) -> Duration {
     let share = response_p99.unwrap_or_default().mul_f64(LATENESS_SHARE);

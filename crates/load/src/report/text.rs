@@ -146,7 +146,7 @@ fn line(to: &mut String, label: &str, what: impl Display) -> fmt::Result {
     to.write_str(&hanging(&format!("{label:<10}  "), &what.to_string()))
 }
 
-/// A head, and a text beside it in as many lines as it needs.
+/// A head, and a text next to it in as many lines as it needs.
 fn hanging(head: &str, text: &str) -> String {
     let (indent, columns) = (" ".repeat(head.len()), COLUMNS - head.len());
     let lines = iter::once(head).chain(iter::repeat(&*indent)).zip(wrapped(text, columns));

@@ -148,7 +148,7 @@ fn markdown(comparison: &RecordComparison) -> String {
     parts.join("\n\n") + "\n"
 }
 
-/// The bound of each table and of the changed settings in Markdown: all of them fit into a comment beside the verdicts.
+/// The bound of each table and of the changed settings in Markdown: all of them fit into a comment with the verdicts.
 const TABLE_BYTES_MAX: usize = 10_000;
 const DIFF_BYTES_MAX: usize = 4_000;
 

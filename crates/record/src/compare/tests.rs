@@ -117,7 +117,7 @@ fn times_are_judged_by_the_interval_of_their_ratio() {
     assert_eq!(judgement("finished", &[(0, 10.0)], &[(0, 13.0)]), Judgement::Open);
 }
 
-/// An arm and its repetition differ by 30 %: a change of 20 % is none, and one of 10 % is not the same for that.
+/// An arm and its repetition differ by 30 %: a difference of 20 % is not a change, and one of 10 % does not count as the same.
 #[test]
 fn difference_within_that_of_equal_arms_does_not_count() {
     let of = |finished_ms: f64, has_equal_arms: bool| {

@@ -2,16 +2,16 @@
 //!
 //! 1. An isolated outlier counts as the median of the five points around it (Hampel's identifier).
 //! 2. Optimal partitioning into levels: least squares, with a penalty for each change.
-//! 3. The weakest change is removed until the rest are significant: Student's t of the two levels beside it, corrected for the places
+//! 3. The weakest change is removed until the rest are significant: Student's t of the two levels around it, corrected for the places
 //!    where a change can be (Bonferroni).
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::metrics::median;
 
-/// The points that a level has at least: two outliers in a row are no change.
+/// The points that a level has at least: two outliers in a row are not a change.
 pub(super) const LEVEL_POINTS_MIN: usize = 3;
-/// Points beyond so many standard deviations from their neighbourhood are outliers.
+/// Points beyond this number of standard deviations from their neighbourhood are outliers.
 const OUTLIER_DEVIATIONS: f64 = 4.0;
 /// The standard deviation of a normal distribution whose median absolute deviation is 1.
 const DEVIATION_OF_MAD: f64 = 1.4826;
@@ -67,7 +67,7 @@ fn deviation_between_neighbours(values: &[f64]) -> f64 {
 struct Series {
     /// An outlier is the median of its neighbourhood: it changes no level.
     levels: Sums,
-    /// An outlier is as far away as a point can be that is none: levels are not more certain than their points.
+    /// An outlier counts with the largest distance of a point that is not an outlier: levels are not more certain than their points.
     spread: Sums,
 }
 

@@ -1,4 +1,4 @@
-//! The index of a directory of records: the mean figures of each, in one file beside them. It saves reading the records again, and may be
+//! The index of a directory of records: the mean figures of each, in one file next to them. It saves reading the records again, and may be
 //! deleted at any time: a record is read where the index lacks it, or its files changed.
 
 use std::{
@@ -104,7 +104,7 @@ pub struct IndexedRecords {
 /// number of records that were read without it, and of all that have to be.
 ///
 /// # Errors
-/// [`StorageError::NoRecords`] if there is none, and other errors of the directory. A record that cannot be read is left out.
+/// [`StorageError::NoRecords`] if it has no records, and other errors of the directory. A record that cannot be read is left out.
 pub fn read_records(
     directory: &Path,
     rebuild: bool,
@@ -213,7 +213,7 @@ impl FileStamp {
     }
 }
 
-/// The records of the index, by directory. An index of another program, and a broken line, are no index.
+/// The records of the index, by directory. An index of another program and a broken line are ignored.
 fn read_index(path: &Path) -> HashMap<PathBuf, IndexedRecord> {
     let text = fs::read_to_string(path).unwrap_or_default();
     let mut lines = text.lines();
@@ -227,15 +227,15 @@ fn read_index(path: &Path) -> HashMap<PathBuf, IndexedRecord> {
 
 /// Replaces the index, so that a reader sees the old one or the new one.
 fn write_index(path: &Path, records: &[IndexedRecord]) -> Result<(), StorageError> {
-    let beside = path.with_extension(format!("jsonl.{}", process::id()));
+    let new = path.with_extension(format!("jsonl.{}", process::id()));
     let lines = || -> serde_json::Result<String> {
         let head = serde_json::to_string(&Head::current());
         let records = records.iter().map(serde_json::to_string);
         [head].into_iter().chain(records).map(|line| line.map(|line| line + "\n")).collect()
     };
-    let written = lines().map_err(io::Error::from).and_then(|text| fs::write(&beside, text));
-    written.and_then(|()| fs::rename(&beside, path)).map_err(|error| {
-        let _ = fs::remove_file(&beside);
+    let written = lines().map_err(io::Error::from).and_then(|text| fs::write(&new, text));
+    written.and_then(|()| fs::rename(&new, path)).map_err(|error| {
+        let _ = fs::remove_file(&new);
         StorageError::Io { path: path.to_owned(), error }
     })
 }

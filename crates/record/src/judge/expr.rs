@@ -196,8 +196,9 @@ pub fn selector(text: &str, names: Names<'_>) -> Result<Selector, String> {
 }
 
 fn window_of(text: &str) -> Result<FigureWindow, String> {
-    let written =
-        || format!("`({text})` is no window: write whole seconds since the load began, such as (10s..50s)");
+    let written = || {
+        format!("`({text})` is not a window: write whole seconds since the load began, such as (10s..50s)")
+    };
     let by_reclaim = [FigureWindow::UntilFirstReclaim, FigureWindow::AfterFirstReclaim];
     if let Some(window) = by_reclaim.into_iter().find(|window| window.to_string() == text) {
         return Ok(window);
@@ -674,12 +675,12 @@ mod tests {
             ("failed + 1ms == 1", "a time and a number do not go together like this", "+"),
             (
                 "failed(10s..5s) == 0",
-                "`(10s..5s)` is no window: write whole seconds since the load began, such as (10s..50s)",
+                "`(10s..5s)` is not a window: write whole seconds since the load began, such as (10s..50s)",
                 "failed(10s..5s)",
             ),
             (
                 "failed(1.5s..5s) == 0",
-                "`(1.5s..5s)` is no window: write whole seconds since the load began, such as (10s..50s)",
+                "`(1.5s..5s)` is not a window: write whole seconds since the load began, such as (10s..50s)",
                 "failed(1.5s..5s)",
             ),
             ("failed(1..5s) == 0", "`1` has no unit: write `1ms` or `1s`", "failed(1..5s)"),
@@ -689,7 +690,7 @@ mod tests {
                 "waiters(1s..5s)",
             ),
             ("failed <= 1e400", "`1e400` is too large: write a number below 1e308", "1e400"),
-            ("response.p99 <= 24min", "`min` is no unit of time: use ns, us, ms, s, m, h or d", "24min"),
+            ("response.p99 <= 24min", "`min` is not a unit of time: use ns, us, ms, s, m, h or d", "24min"),
         ] {
             let error = read(text).unwrap_err();
             assert_eq!((error.message.as_str(), &text[error.at]), (message, at), "{text}");

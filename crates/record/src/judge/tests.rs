@@ -322,7 +322,7 @@ fn verdict_of_seconds(expr: &str, min_effect: f64, arms: [(&[(f64, f64)], bool);
     (judged.verdict, judged.expect[0].reason.clone())
 }
 
-/// Response times of 10 ms, of which the service took 1 ms if nothing else is written.
+/// Response times of 10 ms; the service took 1 ms of them if nothing else is written.
 #[test]
 fn lateness_makes_a_claim_invalid_only_where_it_may_be_the_difference() {
     let (late, on_time): (&[_], &[_]) = (&[(10.0, 1.0); 5], &[(10.0, 10.0); 5]);
@@ -534,7 +534,7 @@ fn one_run_on_a_disturbed_machine_needs_a_larger_difference() {
     assert_eq!(verdict_of_disturbed(&[(300.0, true), (300.0, false)]).0, Verdict::Inconclusive);
 }
 
-/// A stop is none of the conditions that arms share.
+/// A stop is not a condition that arms share.
 #[test]
 fn stopped_process_is_left_out_on_a_disturbed_machine_too() {
     let busy = Disturbance { others: 0.9, ..Disturbance::default() };

@@ -358,7 +358,7 @@ impl TimedComparison {
             figure(*ratio),
             figure(*low),
             figure(*high),
-            // A level above that is none of 100 %.
+            // A level above that is below 100 %.
             ((level * 1e4).round() / 100.0).min(99.99),
             if *repeats == 1 { "" } else { "s" },
         );

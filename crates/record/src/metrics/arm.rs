@@ -146,7 +146,7 @@ fn service_exact(service: &Histogram, response: Option<(f64, f64)>) -> Option<(f
 }
 
 impl ArmFigures {
-    /// Merges the repeats of an arm; `None` if there is none.
+    /// Merges the repeats of an arm; `None` without a repeat.
     #[must_use]
     pub fn of(results: &Results, test: &str, arm: &str) -> Option<Self> {
         let repeats = results.repeats(test, arm);

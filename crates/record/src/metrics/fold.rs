@@ -18,7 +18,7 @@ pub enum FigureWindow {
         /// Exclusive.
         to: u64,
     },
-    /// Up to and including the second of the cache's first reclaim; the whole run if there is none.
+    /// Up to and including the second of the cache's first reclaim; the whole run if the cache did not reclaim.
     UntilFirstReclaim,
     /// The seconds after the first reclaim.
     AfterFirstReclaim,
@@ -94,7 +94,7 @@ pub struct FoldPart {
     pub stopped: Option<DisturbedTimes>,
 }
 
-/// The times of a part of a run of which something disturbed some seconds.
+/// The times of a part of a run that was disturbed in some seconds.
 #[derive(Clone, Debug)]
 pub struct DisturbedTimes {
     /// The times of the other seconds.

@@ -37,7 +37,7 @@ pub struct Evidence {
     figures: MetricFigures,
     /// Figures of times without the disturbed seconds; without stops alone in `mostly_disturbed`.
     undisturbed: Option<MetricFigures>,
-    /// The whole or the windows of which most seconds were disturbed.
+    /// The whole or the windows that were disturbed in most of their seconds.
     mostly_disturbed: Vec<Option<FigureWindow>>,
     /// The length of the whole and of windows, in seconds; 0: unknown.
     seconds: Vec<(Option<FigureWindow>, u64)>,
@@ -149,7 +149,7 @@ impl Results {
         self.runs.iter().filter(|e| e.run.test == test && e.run.arm == arm).collect()
     }
 
-    /// The times of all repeats of an arm; `None` if there is none.
+    /// The times of all repeats of an arm; `None` without a repeat.
     #[must_use]
     pub fn times(&self, test: &str, arm: &str) -> Option<&Times> {
         self.times.get(&(test.to_owned(), arm.to_owned()))
@@ -245,7 +245,7 @@ const OF_ANSWERS: [&str; 8] = [
     "outcomes.bypass",
 ];
 
-/// Outcomes that only some caches report: none of them is no evidence that there was none.
+/// Outcomes that only some caches report: a count of 0 does not show that they did not happen.
 const OF_SOME_ANSWERS: [&str; 3] = ["outcomes.coalesced", "outcomes.fallback", "outcomes.negative"];
 
 /// Metrics that need to know whether a hit is fresh.

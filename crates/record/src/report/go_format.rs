@@ -9,7 +9,7 @@ use std::{
 use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 
-/// Go's zero time, which Vegeta writes where there is none.
+/// Go's zero time, which Vegeta writes for a missing time.
 pub const NO_TIME: &str = "0001-01-01T00:00:00Z";
 
 const UNITS: [u64; 6] = [3_600_000_000_000, 60_000_000_000, 1_000_000_000, 1_000_000, 1_000, 1];

@@ -100,7 +100,7 @@ fn drawing() -> Markup {
     html! { script { (PreEscaped(page::UPLOT_NOTICE)) (PreEscaped(page::UPLOT_SCRIPT)) (PreEscaped(SCRIPT)) } }
 }
 
-/// The data of the plots beside it.
+/// The data of the plots next to it.
 fn data(plots: &PagePlots) -> Markup {
     html! { script type="application/json" { (PreEscaped(plots.json())) } }
 }

@@ -15,7 +15,7 @@ pub(crate) fn escape(text: &str) -> String {
     for _ in 0..CELL_CHARS_MAX {
         let Some(c) = rest.next() else { break };
         let is_letter = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
-        // Within a word it is no markup.
+        // Within a word it is not markup.
         if c == '_' && is_letter(before) && is_letter(rest.peek().copied()) {
             escaped.push(c);
         } else {

@@ -1,4 +1,4 @@
-//! `report.md` and the plots beside it: for a forge, a pull request or a chat.
+//! `report.md` and the plots next to it: for a forge, a pull request or a chat.
 
 use std::fmt::Write;
 
@@ -169,7 +169,7 @@ mod tests {
         files(&record, &results)
     }
 
-    /// The number of elements of a name, in text of which each element ends.
+    /// The number of elements of a name, in text where each element ends.
     fn elements(svg: &str, name: &str) -> usize {
         let (mut open, mut count) = (Vec::new(), 0);
         for tag in svg.split('<').skip(1).map(|rest| rest.split_once('>').expect("a tag ends").0) {

@@ -1,7 +1,7 @@
 //! A comment on a pull request: the verdict in the first line, at most three lines, and the tables folded.
 //!
 //! A comment on GitHub has at most 65,536 characters. This report has half of them at most, also if every character of a title
-//! has to be escaped, so that a comparison with the last record fits beside it.
+//! has to be escaped, so that a comparison with the last record fits into the same comment.
 
 use std::fmt::Write;
 

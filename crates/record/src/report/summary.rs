@@ -127,7 +127,7 @@ pub(super) fn arms(record: &Record, results: &Results) -> Vec<ArmRows> {
     record.tests.iter().map(of_test).filter(|of_test| !of_test.rows.is_empty()).collect()
 }
 
-/// A table for each measured test; published figures stand beside ours.
+/// A table for each measured test; published figures stand next to ours.
 pub(super) fn tables(record: &Record, results: &Results) -> Vec<SummaryTable> {
     let published = reference::figures(record);
     record.tests.iter().filter_map(|test| table(record, results, test, &published)).collect()
@@ -164,7 +164,7 @@ fn table(
     let published: Vec<&(Selector, f64)> =
         published.iter().filter(|(of, _)| is_comparable && is_its(of)).collect();
     // A column of published figures only if the test has some.
-    let beside = |arm: &str, metric: &str| {
+    let published_figure = |arm: &str, metric: &str| {
         let is_it =
             |of: &Selector| of.arm.as_deref() == Some(arm) && of.window.is_none() && of.metric.name == metric;
         published.iter().find(|(of, _)| is_it(of)).map(|(_, figure)| *figure)
@@ -184,10 +184,14 @@ fn table(
         for ((_, repeats), row) in measured.iter().zip(&mut rows) {
             row.push(cell(metric, *shown, repeats));
         }
-        if measured.iter().any(|(arm, _)| beside(arm, name).is_some()) {
+        if measured.iter().any(|(arm, _)| published_figure(arm, name).is_some()) {
             headings.push("published".to_owned());
             for ((arm, _), row) in measured.iter().zip(&mut rows) {
-                row.push(beside(arm, name).map(|figure| written(metric, *shown, figure)).unwrap_or_default());
+                row.push(
+                    published_figure(arm, name)
+                        .map(|figure| written(metric, *shown, figure))
+                        .unwrap_or_default(),
+                );
             }
         }
     }
@@ -196,7 +200,7 @@ fn table(
     Some(SummaryTable { test: test.to_owned(), title, headings, rows, notes })
 }
 
-/// Published figures without a column, beside ours: a line for each arm and window.
+/// Published figures without a column, next to ours: a line for each arm and window.
 fn others(
     published: &[&(Selector, f64)],
     columns: &[Column],

@@ -8,7 +8,7 @@ use stockade_model::message::printable_lines;
 use super::{accounting, grid, summary};
 use crate::metrics::Results;
 
-/// Tables, published figures beside ours, the verdict on each hypothesis.
+/// Tables, published figures next to ours, the verdict on each hypothesis.
 #[must_use]
 pub fn render(record: &Record, results: &Results) -> String {
     let mut text = format!("{}\n{}\n", record.experiment, summary::how(record));

@@ -53,7 +53,7 @@ fn none(directory: &Path) -> StorageError {
     StorageError::NoRecords { path: directory.to_owned() }
 }
 
-/// The records in these directories, and below them. What cannot be read is no record.
+/// The records in these directories, and below them. Unreadable directories are left out.
 fn records_below(entries: impl Iterator<Item = DirEntry>, levels: u32) -> Vec<FoundRecord> {
     let mut found = Vec::new();
     for directory in entries.map(|entry| entry.path()).filter(|path| path.is_dir()) {

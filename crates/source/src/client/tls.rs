@@ -28,7 +28,7 @@ impl TlsSettings {
     pub(super) fn parse(remote: &Remote, host: &str, ca: Option<&str>) -> Result<Self, OpenError> {
         let server_name = ServerName::try_from(host.to_owned());
         let server_name =
-            server_name.map_err(|_| remote.invalid("its host is no name that a certificate could have"))?;
+            server_name.map_err(|_| remote.invalid("a certificate cannot have the name of its host"))?;
         if ca.is_some_and(str::is_empty) {
             return Err(remote.invalid("`ca` names no file"));
         }

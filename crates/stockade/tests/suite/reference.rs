@@ -366,7 +366,7 @@ fn settings_rows(schema: &Value, path: &str, setting: &Value, rows: &mut Vec<Vec
     let meaning = [meaning, more].join(" ");
     let form = form(schema, setting);
     rows.push(vec![code(path), form, default.trim_end_matches('.').to_owned(), meaning.trim().to_owned()]);
-    // Such a table has the settings of `[cache]`.
+    // This table has the settings of `[cache]`.
     if path == "route.cache" {
         return;
     }

@@ -85,7 +85,7 @@ fn outliers_are_no_change_and_hide_none() {
 #[test]
 fn exact_figures_change_where_they_differ() {
     assert_eq!(found(&[0.0, 0.0, 0.0, 0.1, 0.1, 0.1], 0.000_5), [3]);
-    assert_eq!(found(&[0.0, 0.0, 0.0, 0.0, 0.1, 0.1], 0.000_5), [0; 0], "two records are no level");
+    assert_eq!(found(&[0.0, 0.0, 0.0, 0.0, 0.1, 0.1], 0.000_5), [0; 0], "two records are not a level");
     assert_eq!(found(&[0.0, 0.0, 0.0, 0.04, 0.04, 0.04], 0.000_5), [0; 0], "below the least effect");
     assert_eq!(found(&[1.0], 0.05), [0; 0]);
 }

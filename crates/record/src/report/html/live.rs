@@ -31,7 +31,7 @@ use crate::{
 };
 
 const LIVE_SCRIPT: &str = include_str!("live.js");
-/// The report so far is rendered again after so many times the time that it takes, so that it costs a run 1 % at most.
+/// The report so far is rendered again after this multiple of the time that it takes, so that it costs a run 1 % at most.
 const PAUSE_FACTOR: u32 = 100;
 /// The most seconds of a measurement that a reader may be late: 4 MB.
 const CHANGES_MAX: usize = 10_000;

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::metrics::{HEAT_CELLS_PER_DECADE, Moment, Results, mib};
 
-/// The places of the plots that are no lines.
+/// The places of the plots that are not lines.
 const OUTCOMES_AT: usize = 1;
 const HEAT_AT: usize = 3;
 /// A point of a longer load groups several seconds.
@@ -20,7 +20,7 @@ const POINTS_MAX: u64 = 1_800;
 /// The same of a picture, which is 800 pixels wide.
 const PICTURE_POINTS_MAX: u64 = 600;
 
-/// What one line shows: its name, the view that has it, and whether it is dashed.
+/// The content of one line: its name, the view that has it, and whether it is dashed.
 struct Line {
     name: &'static str,
     view: Option<&'static str>,
@@ -47,7 +47,7 @@ struct TimePlot {
     /// The line whose view is shown at first.
     view: usize,
     lines: &'static [Line],
-    /// The name of its picture beside `report.md`; `None`: it has none.
+    /// The name of its picture next to `report.md`; `None`: it has no picture.
     picture: Option<&'static str>,
 }
 
@@ -236,7 +236,7 @@ impl Points {
             .collect()
     }
 
-    /// The whole seconds of a load of this length by point; what finished after the load is left out.
+    /// The whole seconds of a load of this length by point; requests that finished after the load are left out.
     fn groups<'a>(&self, moments: &'a [Moment], seconds: u64) -> Vec<Vec<&'a Moment>> {
         let mut groups = vec![Vec::new(); usize::try_from(self.seconds.div_ceil(self.at_once)).unwrap_or(0)];
         for moment in moments.iter().filter(|moment| moment.second < seconds) {
@@ -301,7 +301,7 @@ pub(super) fn plots(of: &TestSeconds<'_>) -> Vec<PlotData> {
     plots
 }
 
-/// A plot as a file beside `report.md`.
+/// A plot as a file next to `report.md`.
 pub(in crate::report) struct Picture {
     pub(in crate::report) title: String,
     pub(in crate::report) name: &'static str,
@@ -352,7 +352,7 @@ impl LivePoint {
     }
 }
 
-/// The last point of an arm with these seconds, in a load of this length; `None`: there is none, or it finished after the load.
+/// The last point of an arm with these seconds, in a load of this length; `None`: the arm has no such point, or it finished after the load.
 pub(super) fn last_point(moments: &[Moment], seconds: u64) -> Option<LivePoint> {
     let points = Points::of(seconds, POINTS_MAX);
     let last = moments.last().filter(|last| last.second < seconds)?;
@@ -372,7 +372,7 @@ pub(super) fn last_point(moments: &[Moment], seconds: u64) -> Option<LivePoint> 
     Some(LivePoint { at, x, ys, cells: cells(&group), heat: HEAT_AT, disturbed })
 }
 
-/// The stages until the end of a load of so many seconds that are not as the first one.
+/// The stages until the end of a load, in seconds, that are not as the first one.
 pub(super) fn stages(stages: &[OriginStage], end: f64) -> Vec<Stage> {
     let ends = stages.iter().skip(1).map(|next| next.at_ms / 1e3).chain([end]);
     let first = stages.first().map(|first| &first.behavior);

@@ -69,7 +69,7 @@ pub(super) struct Stage {
 pub(super) struct LineData {
     /// Index of its arm, if it is that of one: it has its colour, and is shown with it.
     pub(super) arm: Option<usize>,
-    /// Beside the arm's name; empty: nothing.
+    /// Text after the arm's name; may be empty.
     pub(super) name: String,
     /// The view that shows it; `None`: each.
     pub(super) view: Option<String>,

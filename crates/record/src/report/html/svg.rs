@@ -1,4 +1,4 @@
-//! A plot over time as a picture: SVG without script, style sheet or font, which a forge shows beside Markdown.
+//! A plot over time as a picture: SVG without script, style sheet or font, which a forge shows in Markdown.
 
 use std::{fmt::Write, time::Duration};
 
