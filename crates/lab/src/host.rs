@@ -1,4 +1,4 @@
-//! Facts of the environment for the record: the machine, the time, this build.
+//! A new record, with the facts of its environment: the machine and this build.
 
 use std::{
     path::Path,
@@ -6,8 +6,12 @@ use std::{
     thread,
 };
 
+use stockade_model::seed::Seed;
 use stockade_net::proc;
-use stockade_record::record::Host;
+use stockade_record::{
+    clock,
+    record::{ClockKind, Host, Record, SCHEMA, Verdict},
+};
 
 /// Version, commit, and any optimisation level but 3: `0.1.0 (8bc1969b7c2e, opt-level 1)`.
 #[must_use]
@@ -38,5 +42,36 @@ pub fn host() -> Host {
         cores: thread::available_parallelism().map_or(0, usize::from),
         memory_mib: proc::memory_total_bytes().unwrap_or_default() >> 20,
         os: format!("Linux {}", proc::kernel_release().unwrap_or_default()),
+    }
+}
+
+/// The record of one measurement that begins now, without claims. Test and arm are to be added.
+#[must_use]
+pub fn new_record(title: &str, seed: Seed) -> Record {
+    Record {
+        schema: SCHEMA.to_owned(),
+        experiment: title.to_owned(),
+        context: None,
+        spec: String::new(),
+        seed,
+        scale: 1.0,
+        repeats: 1,
+        clock: ClockKind::Live,
+        started_at: clock::now(),
+        stockade: stockade(),
+        commit: None,
+        host: host(),
+        planned: 1,
+        interrupted: true,
+        in_progress: true,
+        aborted: None,
+        tests: Vec::new(),
+        arms: Vec::new(),
+        noise: None,
+        runs: Vec::new(),
+        looks: Vec::new(),
+        reference: None,
+        hypotheses: Vec::new(),
+        verdict: Verdict::Inconclusive,
     }
 }

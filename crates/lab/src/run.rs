@@ -17,8 +17,8 @@ use stockade_record::{
     events::{Measuring, RunEvent, RunObserver},
     judge::{self, Case, Claim, EarlyJudge, Judgement, Latest, Refutation},
     metrics::{Results, RunningFigures},
-    record::{Arm, ClockKind, Expectation, Record, Run, SCHEMA, Verdict},
-    report::{self, markdown::ReportFile},
+    record::{Arm, ClockKind, Expectation, Record, Run, Verdict},
+    report,
     storage::{Recorder, StorageError},
 };
 use stockade_source::documents;
@@ -32,7 +32,7 @@ use crate::{
     target::{Environment, MeasureContext, Second, TargetError},
 };
 use recording::IntervalSink;
-pub(crate) use recording::run_record;
+use recording::run_record;
 pub use repeats::UntilDecided;
 use repeats::{LookSchedule, Step};
 
@@ -467,11 +467,7 @@ impl ExperimentRun {
             Verdict::NotJudged => Verdict::Inconclusive,
             verdict => verdict,
         };
-        self.recorder.checkpoint(record)?;
-        for ReportFile { path, text } in report::markdown::files(record, &self.results) {
-            self.recorder.report(&path, &text)?;
-        }
-        self.recorder.report("report.html", &report::html::render(record, &self.results))
+        report::write(&self.recorder, record, &self.results)
     }
 }
 
@@ -491,37 +487,7 @@ fn head(experiment: &Experiment, options: &Options, clock: ClockKind) -> Record 
         arms: arms.map(|(name, cache)| Arm { name: name.clone(), cache: cache.clone() }).collect(),
         noise: experiment.noise.clone(),
         reference: experiment.reference.clone(),
-        ..record_of_one(&experiment.title, options.seed)
-    }
-}
-
-/// The record of one measurement that begins now, without claims. Test and arm are to be added.
-pub(crate) fn record_of_one(title: &str, seed: Seed) -> Record {
-    Record {
-        schema: SCHEMA.to_owned(),
-        experiment: title.to_owned(),
-        context: None,
-        spec: String::new(),
-        seed,
-        scale: 1.0,
-        repeats: 1,
-        clock: ClockKind::Live,
-        started_at: clock::now(),
-        stockade: host::stockade(),
-        commit: None,
-        host: host::host(),
-        planned: 1,
-        interrupted: true,
-        in_progress: true,
-        aborted: None,
-        tests: Vec::new(),
-        arms: Vec::new(),
-        noise: None,
-        runs: Vec::new(),
-        looks: Vec::new(),
-        reference: None,
-        hypotheses: Vec::new(),
-        verdict: Verdict::Inconclusive,
+        ..host::new_record(&experiment.title, options.seed)
     }
 }
 

@@ -19,7 +19,10 @@ pub mod vegeta;
 
 pub use summary::verdict;
 
-use crate::record::Record;
+use crate::{
+    record::Record,
+    storage::{Recorder, StorageError},
+};
 use comfy_table::{CellAlignment, Table, TableStyle, presets};
 
 use crate::metrics::Results;
@@ -64,6 +67,18 @@ pub const FORMATS: &[RecordFormat] = &[
     RecordFormat { name: "vegeta", render: published::vegeta },
     RecordFormat { name: "siege", render: published::siege },
 ];
+
+/// Completes a record on disk: `record.json`, `report.md` with its plots, and `report.html`.
+///
+/// # Errors
+/// The first file that cannot be written.
+pub fn write(recorder: &Recorder, record: &Record, results: &Results) -> Result<(), StorageError> {
+    recorder.checkpoint(record)?;
+    for markdown::ReportFile { path, text } in markdown::files(record, results) {
+        recorder.report(&path, &text)?;
+    }
+    recorder.report("report.html", &html::render(record, results))
+}
 
 /// Aligned columns: text to the left, numbers to the right.
 #[must_use]

@@ -73,7 +73,7 @@ impl<'a> IntervalSink<'a> {
 }
 
 /// A measurement in the form of the record.
-pub(crate) fn run_record(
+pub(super) fn run_record(
     (test, arm): (&str, &str),
     repeat: u32,
     stages: Vec<OriginStage>,
