@@ -435,6 +435,24 @@ fn files_are_short_and_without_leftovers() {
     }
 }
 
+#[test]
+fn only_the_binary_prints() {
+    // A build script talks to cargo, and a test's own process to the test.
+    let is_excused = |name: &str| {
+        name.starts_with("crates/stockade/")
+            || ["/tests", "/examples/", "/oracles", "build.rs", "own_process.rs"]
+                .iter()
+                .any(|part| name.contains(part))
+    };
+    for file in sources(&root().join("crates")) {
+        let name = file.strip_prefix(root()).expect("inside").to_string_lossy().into_owned();
+        let text = fs::read_to_string(&file).expect("readable");
+        let mut code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        let is_print = |line: &str| line.contains("print!(") || line.contains("println!(");
+        assert!(is_excused(&name) || !code.any(is_print), "{name}: return the text, or an error with a type");
+    }
+}
+
 /// docs/reference is generated from the registries of metrics, presets, flags, formats and settings: tests/suite/reference.rs.
 #[test]
 fn every_preset_is_in_the_guide() {
