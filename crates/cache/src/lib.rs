@@ -246,9 +246,8 @@ pub use tier::SharedTier;
 #[cfg(feature = "redis")]
 pub use tier::redis::{RedisTier, RedisUrl, RedisUrlError};
 
-/// Compiles the examples of the README and of the book.
+/// Compiles the examples of the crate's README and of the book.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
-#[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../../../docs/guide/embed-the-library.md")]
 struct Examples;

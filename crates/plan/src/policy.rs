@@ -67,7 +67,9 @@ pub(crate) trait EvictionPolicy {
     fn new(setup: &PolicySetup) -> Self;
 
     /// A lookup found the key.
-    fn on_hit(&mut self, access: &Access);
+    fn on_hit(&mut self, access: &Access) {
+        let _ = access;
+    }
 
     /// A lookup found the key, and its value had expired: it is replaced next.
     fn on_expired(&mut self, access: &Access) {
@@ -86,7 +88,9 @@ pub(crate) trait EvictionPolicy {
     fn on_insert(&mut self, access: &Access);
 
     /// The value of a present key was replaced by one of another weight. The request for it has been counted.
-    fn on_update(&mut self, access: &Access);
+    fn on_update(&mut self, access: &Access) {
+        let _ = access;
+    }
 
     /// The key leaves for another reason than eviction.
     fn on_remove(&mut self, key: Key);
