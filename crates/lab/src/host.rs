@@ -7,7 +7,7 @@ use std::{
     time::Instant,
 };
 
-use stockade_net::proc;
+use stockade_model::proc;
 use stockade_record::record::Host;
 
 /// Version, commit, and any optimisation level but 3: `0.1.0 (8bc1969b7c2e, opt-level 1)`.

@@ -26,8 +26,8 @@ use hyper_util::{
 };
 use percent_encoding::percent_decode_str;
 use rustls::ClientConfig;
+use stockade_http::{location, tls::Trust};
 use stockade_model::time::{Precise, Runtime, Time, before};
-use stockade_net::{location, tls::Trust};
 use tokio::sync::OnceCell;
 
 use crate::{

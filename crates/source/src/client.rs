@@ -21,12 +21,12 @@ use hyper::{
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
+use stockade_http::location::redact;
 use stockade_model::{
     message::is_unprintable,
     source::SourceError,
     time::{Live, Runtime, Time, before},
 };
-use stockade_net::location::redact;
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::{

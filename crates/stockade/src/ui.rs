@@ -9,8 +9,8 @@ use http::{
     HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode,
     header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS},
 };
+use stockade_http::guard;
 use stockade_model::seed::Seed;
-use stockade_net::guard;
 
 pub use self::{browse::ui, live::LiveUi};
 use crate::listen::{refusal, refused_method};

@@ -10,11 +10,11 @@ use http::{
 use hyper::body::Incoming;
 use serde::Serialize;
 use serde_json::json;
+use stockade_http::guard::{self, GuardFault};
 use stockade_model::{
     nearest::remedy,
     time::{Live, Runtime},
 };
-use stockade_net::guard::{self, GuardFault};
 use tokio::sync::{Semaphore, mpsc};
 
 use super::{

@@ -6,7 +6,7 @@
 use std::{panic, path::PathBuf, sync::Arc};
 
 use rustls::pki_types::ServerName;
-use stockade_net::tls::{HandshakeFailure, Trust, TrustError};
+use stockade_http::tls::{HandshakeFailure, Trust, TrustError};
 use tokio::{net::TcpStream, task::spawn_blocking};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 

@@ -1,4 +1,4 @@
-//! Code that clients and servers of this workspace share.
+//! HTTP for the clients and servers of this workspace.
 //!
 //! | module | contents | feature |
 //! |---|---|---|
@@ -6,7 +6,6 @@
 //! | `guard` | requests for the operator's pages that a page of another site may have sent | `guard` |
 //! | [`location`] | references such as `Location` (RFC 3986, 5.2) | |
 //! | `port` | ports on which several threads listen | `port` |
-//! | `proc` | processor time and memory of processes, their threads and the machine | `proc` |
 //! | `tls` | the certificates that a client accepts | `tls` |
 //!
 //! Those without a feature have no dependencies.
@@ -19,8 +18,6 @@ pub mod guard;
 pub mod location;
 #[cfg(feature = "port")]
 pub mod port;
-#[cfg(feature = "proc")]
-pub mod proc;
 #[cfg(feature = "tls")]
 pub mod tls;
 
