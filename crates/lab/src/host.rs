@@ -6,8 +6,7 @@ use std::{
     thread,
 };
 
-use stockade_model::seed::Seed;
-use stockade_net::proc;
+use stockade_model::{proc, seed::Seed};
 use stockade_record::{
     clock,
     record::{ClockKind, Host, Record, SCHEMA, Verdict},

@@ -4,9 +4,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use stockade_model::{
     outcome::Outcomes,
+    proc::own_resident_bytes,
     units::{format_count, milliseconds},
 };
-use stockade_net::proc::own_resident_bytes;
+
 use stockade_record::{
     events::{Measuring, RunEvent, RunObserver},
     metrics::{Fold, Results},

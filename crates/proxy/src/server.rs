@@ -17,8 +17,8 @@ use std::{
 use http::Uri;
 use serde_json::Value;
 use stockade_cache::RedisTier;
+use stockade_model::proc::{own_resident_bytes, own_unshared_bytes, raise_open_files};
 use stockade_model::time::{Runtime, Time};
-use stockade_net::proc::{own_resident_bytes, own_unshared_bytes, raise_open_files};
 use tokio::{runtime::Handle, sync::Mutex as AsyncMutex};
 
 use crate::{

@@ -13,7 +13,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
-use stockade_net::proc;
+use stockade_model::proc;
 use stockade_record::{
     record::Role,
     server::{ProcessReading, ServerError, StartedServer},

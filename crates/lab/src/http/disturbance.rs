@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use stockade_net::proc::{self, CpuTicks};
+use stockade_model::proc::{self, CpuTicks};
 use stockade_record::record::{Disturbance, Role};
 
 use stockade_record::clock::instant;

@@ -99,8 +99,8 @@ impl HttpLoad {
         let origin = start_origin(&recipe.answering(&nonce), environment, folder.path())?;
         origin.page("/start").map_err(|error| origin.unresponsive(&error))?;
         let endpoint = start(Some(&origin), folder.path())?;
-        if endpoint.started.is_some() || endpoint.url.starts_with("https:") {
-            // Our proxy has the origin's address from this run. Probes are sent without TLS.
+        if endpoint.started.is_some() {
+            // Our proxy has the origin's address from this run.
             return Ok(());
         }
         let load = self.traffic.load(&endpoint.url, &environment.folder, Seed(0), Seed(0))?;
@@ -108,11 +108,11 @@ impl HttpLoad {
         let (path, server) = (&request.path, &request.template.url);
         let joint = if path.contains('?') { '&' } else { '?' };
         let authority = server.authority().map_or("", |authority| authority.as_str());
-        let url = format!("http://{authority}{path}{joint}{nonce}");
+        let url = format!("{}://{authority}{path}{joint}{nonce}", server.scheme_str().unwrap_or("http"));
         let reason = match send("GET", &url) {
             Ok((_, body)) if body.contains(&nonce) => return Ok(()),
             Ok((status, _)) => format!("the answer, with status {status}, is not from it"),
-            Err(error) => error.to_string(),
+            Err(error) => error,
         };
         Err(HttpError::Unreachable(format!(
             "a request to {url} does not reach the origin of this run at {}: {reason}; let the cache forward to that address",

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use stockade_net::proc;
+use stockade_model::proc;
 use stockade_record::{
     record::{Role, Usage},
     server::{ProcessReading, StartedServer},

@@ -520,7 +520,7 @@ mod tests {
         let (stop, mut disturbances) = (CancellationToken::default(), Vec::new());
         let mut sink = |second: Second| disturbances.push(second.disturbance);
         let mut sampler = Sampler::new(&endpoint, None, true, 0, &stop, &mut sink);
-        while !stockade_net::proc::is_stopped(process.id()) {
+        while !stockade_model::proc::is_stopped(process.id()) {
             thread::yield_now();
         }
         let tally = Tally::default();

@@ -214,5 +214,5 @@ fn wait(child: &mut Child, time: Duration) -> io::Result<Option<ExitStatus>> {
 pub(super) fn is_reachable(url: &str) -> bool {
     // A port in the range of clients may connect to itself.
     let is_other = |tcp: TcpStream| tcp.local_addr().ok() != tcp.peer_addr().ok();
-    connect(url, CONNECT_TIMEOUT).is_ok_and(is_other)
+    connect(url, CONNECT_TIMEOUT).is_some_and(is_other)
 }

@@ -1,12 +1,13 @@
-//! Code that clients and servers of this workspace share.
+//! HTTP for the clients and servers of this workspace.
 //!
 //! | module | contents | feature |
 //! |---|---|---|
 //! | [`byte_range`] | `Range` and `Content-Range` (RFC 9110, 14) | |
+//! | `client` | a small client: one request at a time, and its whole reply | `client` |
 //! | `guard` | requests for the operator's pages that a page of another site may have sent | `guard` |
 //! | [`location`] | references such as `Location` (RFC 3986, 5.2) | |
 //! | `port` | ports on which several threads listen | `port` |
-//! | `proc` | processor time and memory of processes, their threads and the machine | `proc` |
+//! | `server` | a small server, for pages and figures | `server` |
 //! | `tls` | the certificates that a client accepts | `tls` |
 //!
 //! Those without a feature have no dependencies.
@@ -14,13 +15,15 @@
 #![allow(missing_docs, reason = "used by this workspace alone; a comment states what a name cannot")]
 
 pub mod byte_range;
+#[cfg(feature = "client")]
+pub mod client;
 #[cfg(feature = "guard")]
 pub mod guard;
 pub mod location;
 #[cfg(feature = "port")]
 pub mod port;
-#[cfg(feature = "proc")]
-pub mod proc;
+#[cfg(feature = "server")]
+pub mod server;
 #[cfg(feature = "tls")]
 pub mod tls;
 
