@@ -13,7 +13,7 @@ use super::{
     eviction::{EvictionPolicy, Listed, PolicyData, PolicyEntries, Slot},
     fifo::FifoQueue,
 };
-use crate::store::shard::lengthen;
+use crate::sharded::lengthen;
 
 /// The counter's maximum: the paper has two bits.
 const HITS_MAX: u8 = 3;

@@ -4,14 +4,11 @@ use std::time::Duration;
 
 use stockade_model::{seed::Seed, time::Time};
 
-use super::{
-    Policy, PolicyInstance,
-    eviction::{PolicyData, PolicyEntries, Slot},
-};
 use crate::{
     freshness::Lifetime,
+    limit::Limit,
+    policy::{Policy, PolicyData, PolicyEntries, PolicyInstance, Slot},
     shadow::{SampledGhosts, StoredTimes, first_policy},
-    store::limit::Limit,
 };
 
 /// An eviction policy that decides for a caller who keeps the entries: the code that runs in each shard of a
@@ -21,7 +18,7 @@ use crate::{
 /// [`entry_bytes`](Policy::entry_bytes).
 ///
 /// ```
-/// use stockade_cache::policy::{Evictor, Policy};
+/// use stockade_cache::{Policy, simulation::Evictor};
 ///
 /// let mut evictor = Evictor::new(Policy::SIEVE);
 /// (0..3).for_each(|entry| evictor.insert(entry));

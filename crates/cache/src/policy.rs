@@ -4,7 +4,6 @@
 //! Names, parsing, the JSON schema and the tests follow from that line. `auto` chooses among them: see `shadow/choice.rs`.
 
 mod eviction;
-mod evictor;
 mod fifo;
 mod switch;
 
@@ -12,7 +11,6 @@ use stockade_model::nearest::remedy;
 
 use self::eviction::EvictionPolicy;
 pub(crate) use self::eviction::{Listed, PolicyData, PolicyEntries, Slot};
-pub use self::evictor::{EntryTimes, Evictor};
 
 /// A policy by its name.
 #[derive(Clone, Copy, Debug)]

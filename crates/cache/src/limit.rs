@@ -1,7 +1,6 @@
 //! Limits of a cache's size.
 
-use super::policy::Policy;
-use crate::error::InvalidStrategy;
+use crate::{error::InvalidStrategy, policy::Policy};
 
 /// The limit of a cache. It holds at every moment: room is made before a value is stored.
 ///

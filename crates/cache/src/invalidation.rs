@@ -1,5 +1,5 @@
 //! Recent invalidations by tag and of everything: a load that started before one must not store what it invalidated. Those of single keys
-//! are known to the [marks](super::load_mark) of loads.
+//! are known to the marks of loads (`store/load_mark.rs`).
 
 use std::{
     collections::VecDeque,
