@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use stockade_net::proc::{process_tree, proportional_bytes};
+use stockade_model::proc::{process_tree, proportional_bytes};
 
 use crate::{
     generators::stockade,

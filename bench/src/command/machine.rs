@@ -4,7 +4,7 @@ use std::{fs, path::Path, process::Command, thread, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use stockade_lab::host;
-use stockade_net::proc::CpuTicks;
+use stockade_model::proc::CpuTicks;
 
 /// The versions of the Rust peers.
 const LOCK: &str = include_str!("../../Cargo.lock");

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use stockade_lab::ratios::RatioVerdict;
+use stockade_record::ratios::RatioVerdict;
 
 use crate::{
     command::fold::Row,

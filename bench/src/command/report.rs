@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, path::Path};
 
-use stockade_lab::ratios::{Aim, RatioVerdict};
+use stockade_record::ratios::{Aim, RatioVerdict};
 
 use crate::{
     command::{

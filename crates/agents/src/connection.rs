@@ -9,8 +9,8 @@ use std::{
 
 use async_nats::{Client, ConnectErrorKind, ConnectOptions, ServerAddr};
 use rustls::RootCertStore;
+use stockade_http::tls::{Trust, TrustError, with_authorities};
 use stockade_model::units::format_duration;
-use stockade_net::tls::{Trust, TrustError, with_authorities};
 
 use crate::wait::within;
 

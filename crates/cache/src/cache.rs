@@ -21,13 +21,12 @@ use crate::{
     },
     error::{Error, InvalidStrategy},
     freshness::Lifespan,
+    invalidation::Invalidation,
+    limit::Limit,
     loading::LoadingCache,
     shadow::ShadowStats,
     stats::Stats,
-    store::{
-        NewValue, Reservation, Store, StoredValue, budget::ByteUsage, held::HeldEntries,
-        invalidation::Invalidation, limit::Limit,
-    },
+    store::{NewValue, Reservation, Store, StoredValue, budget::ByteUsage, held::HeldEntries},
     strategy::Strategy,
     tier::{InvalidationTarget, SharedTier},
 };

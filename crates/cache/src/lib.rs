@@ -170,7 +170,7 @@
 //!
 //! A `get_with` passes five files, each once: `cache` (the API), `engine/request` (looks up, classifies, waits, answers),
 //! [`coalesce`] (a synchronous state machine of leaders and waiters), `engine/load` (the task of a load) and `store`
-//! (shards behind locks, and the account of bytes). A plain `get` passes `cache`, `store`, `store/shard`, `store/policy`
+//! (shards behind locks, and the account of bytes). A plain `get` passes `cache`, `store`, `store/shard`, `policy`
 //! and the policy. `freshness`, `breaker` and each policy are pure.
 
 mod answer;
@@ -187,14 +187,18 @@ mod freshness;
 #[cfg(all(feature = "redis", any(test, fuzzing)))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod invalidation;
 #[cfg(feature = "tower")]
 mod layer;
+mod limit;
 mod loading;
 mod locks;
 mod panics;
+pub mod policy;
 mod random;
 mod shadow;
 mod sharded;
+pub mod simulation;
 mod snapshot;
 #[cfg(feature = "spec")]
 pub mod spec;
@@ -218,9 +222,12 @@ pub use engine::{
 pub use entries::Entries;
 pub use error::{Error, InvalidStrategy};
 pub use freshness::{Lifespan, Refresh};
+pub use invalidation::Invalidation;
 #[cfg(feature = "tower")]
 pub use layer::{CacheLayer, CacheService};
+pub use limit::{EvictionOrder, Limit};
 pub use loading::LoadingCache;
+pub use policy::{Policy, UnknownPolicy};
 pub use shadow::{GHOSTS_MAX, Ghost, GhostCounts, GhostStats, GhostTtl, Shadow, ShadowStats};
 pub use snapshot::{RestoreError, Restored, SnapshotFile, Snapshots};
 pub use stats::{Lookups, RequestStats, Stats, StoreStats};
@@ -232,9 +239,6 @@ pub use stockade_model::{
 pub use store::{
     Reservation, StoreRejection, StoredValue,
     budget::ByteUsage,
-    invalidation::Invalidation,
-    limit::{EvictionOrder, Limit},
-    policy::{self, Policy, UnknownPolicy},
     removal::RemovalReason,
     weigh::{Weigh, heap_bytes},
 };

@@ -23,14 +23,11 @@ use self::sample::Sample;
 use crate::{
     error::InvalidStrategy,
     freshness::Lifetime,
+    invalidation::Invalidation,
+    limit::Limit,
     locks::{AtomicU32, Lock, Ordering},
-    store::{
-        invalidation::Invalidation,
-        limit::Limit,
-        policy::{POLICIES, Policy},
-        // The place of a hash in the sample: the bits that an entry of the store keeps.
-        shard::shorten as position,
-    },
+    policy::{POLICIES, Policy},
+    sharded::shorten as position,
 };
 
 /// Ghosts of one cache, at most.

@@ -8,11 +8,8 @@ pub(crate) mod held;
 mod idle;
 mod insert;
 pub(crate) mod invalidate;
-pub(crate) mod invalidation;
-pub(crate) mod limit;
 pub(crate) mod listing;
 pub(crate) mod load_mark;
-pub mod policy;
 pub(crate) mod refills;
 pub(crate) mod removal;
 mod reservation;
@@ -43,9 +40,6 @@ use self::{
     budget::{ByteBudget, EvictionProgress, ReservedBytes},
     held::{HeldEntries, IsHeldFn},
     idle::IdleTimes,
-    invalidation::{InvalidationLog, InvalidationSeq, JournalFn, TagHashes, TargetHash},
-    limit::Limit,
-    policy::Slot,
     refills::Version,
     removal::{RemovalFn, RemovedEntries, RemovedEntry, report},
     shard::{LookupResult, PURGE_SLICE, RECLAIM_SLICE, Shard},
@@ -53,7 +47,10 @@ use self::{
 };
 use crate::{
     freshness::Lifetime,
+    invalidation::{InvalidationLog, InvalidationSeq, JournalFn, TagHashes, TargetHash},
+    limit::{self, Limit},
     locks::{Lock, RwLockReadGuard, SharedLock},
+    policy::Slot,
     shadow::{SampledGhosts, Shadow},
     sharded::Sharded,
     stats::StoreStats,

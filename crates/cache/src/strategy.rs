@@ -8,7 +8,7 @@ use crate::{
     breaker::Breaker,
     error::InvalidStrategy,
     freshness::{FreshnessAxes, Lifespan, Refresh},
-    store::limit::Limit,
+    limit::Limit,
 };
 
 /// How a cache handles a missing value. The fields are independent of each other.

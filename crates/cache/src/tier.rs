@@ -11,7 +11,7 @@ use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 
-use crate::{codec::Codec, store::invalidation::Invalidation};
+use crate::{codec::Codec, invalidation::Invalidation};
 
 /// The future that a tier's methods return.
 pub type TierFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -37,7 +37,11 @@ use stockade_model::{
     nearest::remedy,
     units::{format_duration, milliseconds, parse_duration, parse_percent},
 };
-use stockade_record::record::{ClockKind, NoiseArm, Reference};
+use stockade_record::{
+    judge::{self, Claim, Names, Selector},
+    metrics::{FigureUnit, FigureWindow},
+    record::{ClockKind, NoiseArm, Reference},
+};
 use stockade_source::secrets::{masked_file, masked_message};
 use tables::{Layer, Table};
 use toml::{
@@ -46,12 +50,7 @@ use toml::{
 };
 
 pub use crate::target::Scaled;
-use crate::{
-    judge::{self, Claim, Names, Selector},
-    metrics::{FigureUnit, FigureWindow},
-    services::RunService,
-    target::Target,
-};
+use crate::{services::RunService, target::Target};
 pub use scale::ScaleError;
 #[cfg(feature = "schema")]
 pub use schema::schema;

@@ -1,7 +1,7 @@
 //! Redirects: the request that follows one.
 
 use http::{HeaderMap, HeaderName, Method, Uri, header};
-use stockade_net::location::{Location, resolve};
+use stockade_http::location::{Location, resolve};
 
 use crate::{endpoint::Endpoint, template::RequestTemplate};
 

@@ -82,6 +82,8 @@ pub mod fuzzing;
 pub mod generator;
 pub mod keys;
 pub mod plan;
+#[cfg(feature = "http")]
+mod record;
 pub mod report;
 mod retry;
 pub mod sample;
@@ -108,6 +110,8 @@ pub use allowed::{AllowedTargets, TargetPattern, TargetPatternError};
 pub use bundle::BundleError;
 #[cfg(feature = "http")]
 pub use client::{ClientOptions, Sha256Digest};
+#[cfg(feature = "http")]
+pub use record::LoadRecord;
 pub use retry::Retries;
 #[cfg(feature = "http")]
 pub use tls::{ClientCertificate, Trust, TrustError};

@@ -14,9 +14,10 @@
 //! - [`units`], [`nearest`], [`message`]: durations and sizes with units, suggestions for misspelt names, texts of others in
 //!   messages.
 //! - [`private_file`]: files that only their owner can read.
+//! - `proc`: processor time and memory of processes, their threads and the machine.
 //!
 //! No feature is on by default, because each program that embeds the cache compiles this crate: `latency` has the latencies, `precise` the
-//! precise runtime, `serde` lets the types be written and read, and `suggestions` finds the known name that a misspelt one means.
+//! precise runtime, `proc` reads `/proc`, `serde` lets the types be written and read, and `suggestions` finds the known name that a misspelt one means.
 
 #![allow(missing_docs, reason = "used by this workspace alone; a comment states what a name cannot")]
 
@@ -27,6 +28,8 @@ pub mod message;
 pub mod nearest;
 pub mod outcome;
 pub mod private_file;
+#[cfg(feature = "proc")]
+pub mod proc;
 pub mod rate;
 pub mod seed;
 pub mod source;

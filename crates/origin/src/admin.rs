@@ -11,13 +11,13 @@ use http::{
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use serde_json::{Map, Value, json};
+use stockade_http::guard::{self, GuardFault};
 use stockade_model::{
     nearest::remedy,
     snapshot,
     telemetry::MetricKind,
     time::{Precise, Runtime},
 };
-use stockade_net::guard::{self, GuardFault};
 use stockade_record::telemetry::prometheus::Text;
 
 use crate::{

@@ -10,11 +10,11 @@ use std::{
     time::Duration,
 };
 
+use stockade_http::port::{ReservedPort, shared_socket};
 use stockade_model::{
     seed::Seed,
     time::{Precise, Runtime},
 };
-use stockade_net::port::{ReservedPort, shared_socket};
 use tokio::{net::TcpListener, runtime, sync::watch};
 
 use crate::{

@@ -64,8 +64,8 @@ use http::{
 use http_body::Body;
 use http_body_util::BodyExt;
 use stockade_cache::{RedisTier, SharedTier, Strategy};
+use stockade_model::proc::memory_total_bytes;
 use stockade_model::{outcome::Outcome, seed::Seed, time::Runtime};
-use stockade_net::proc::memory_total_bytes;
 
 use self::{
     client::RequestClient,

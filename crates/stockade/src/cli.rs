@@ -19,18 +19,16 @@ use clap::{
     builder::{PossibleValue, TypedValueParser},
 };
 use stockade_cache::{PRESETS, Preset, Strategy};
-use stockade_lab::{
-    compare,
-    engine::DocumentCount,
-    history,
-    metrics::{Metric, metrics, names_with_last_part},
-    report::FORMATS,
-    run::UntilDecided,
-};
+use stockade_lab::{engine::DocumentCount, run::UntilDecided};
 use stockade_model::{
     latency::Latency,
     nearest::{nearest, remedy},
     units::{parse_duration, parse_percent},
+};
+use stockade_record::{
+    compare, history,
+    metrics::{Metric, metrics, names_with_last_part},
+    report::FORMATS,
 };
 use stockade_source::SOURCES;
 

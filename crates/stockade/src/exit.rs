@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use stockade_lab::{engine::EngineError, run::RunError, spec::LoadError, storage::StorageError};
+use stockade_lab::{engine::EngineError, run::RunError, spec::LoadError};
 #[cfg(feature = "http")]
 use stockade_load::{generator::LoadTestError, plan};
 use stockade_model::message::printable_lines;
@@ -12,7 +12,10 @@ use stockade_model::units::format_count;
 use stockade_origin::{AddRecipesError, OriginStartError};
 #[cfg(feature = "http")]
 use stockade_proxy::{admin, config::ConfigError, frontend, serve::router::RouterError, server};
-use stockade_record::record::{Record, Verdict};
+use stockade_record::{
+    record::{Record, Verdict},
+    storage::StorageError,
+};
 use stockade_source::{documents::ReadError, secrets::masked_message};
 
 #[cfg(feature = "http")]

@@ -1,6 +1,6 @@
 //! `stockade history`: a figure over the records of a directory, and where it changed.
 
-use stockade_lab::history::{self, IndexedRecords, report::FORMATS};
+use stockade_record::history::{self, IndexedRecords, report::FORMATS};
 
 use crate::{
     cli::HistoryArgs,

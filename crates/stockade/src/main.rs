@@ -25,8 +25,6 @@ mod check;
 #[cfg(feature = "http")]
 mod child;
 mod cli;
-#[cfg(feature = "http")]
-mod client;
 mod compare;
 mod completions;
 mod exit;
@@ -34,8 +32,6 @@ mod history;
 mod init;
 #[cfg(feature = "http")]
 mod input;
-#[cfg(feature = "http")]
-mod listen;
 #[cfg(feature = "http")]
 mod load;
 mod man;

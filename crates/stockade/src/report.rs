@@ -1,6 +1,6 @@
 //! `stockade report`: a record in another format.
 
-use stockade_lab::{report::find_format, storage};
+use stockade_record::{report::find_format, storage};
 
 use crate::{
     cli::ReportArgs,

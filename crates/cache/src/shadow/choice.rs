@@ -8,7 +8,7 @@
 //!
 //! The constants are those with the fewest misses over the traces of decision 028.
 
-use crate::store::{limit::Limit, policy::Policy};
+use crate::{limit::Limit, policy::Policy};
 
 /// Sampled requests between two comparisons.
 const INTERVAL: u64 = 16;

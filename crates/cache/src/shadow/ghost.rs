@@ -7,12 +7,10 @@ use stockade_model::time::Time;
 use super::{Ghost, GhostCounts, GhostTtl, StoredTimes, first_policy, sample::Keys};
 use crate::{
     freshness::{FreshnessState, Lifetime},
+    invalidation::Invalidation,
+    limit::{LimitBounds, scaled},
+    policy::{Policy, PolicyData, PolicyEntries, PolicyInstance, Slot},
     random::Random,
-    store::{
-        invalidation::Invalidation,
-        limit::{LimitBounds, scaled},
-        policy::{Policy, PolicyData, PolicyEntries, PolicyInstance, Slot},
-    },
 };
 
 /// Entries that each store examines for expired ones, as in the cache.

@@ -12,13 +12,11 @@ use super::{
     position,
 };
 use crate::{
+    invalidation::Invalidation,
+    limit::Limit,
+    policy::{Policy, Slot},
     random::Random,
-    store::{
-        invalidation::Invalidation,
-        limit::Limit,
-        policy::{Policy, Slot},
-        shard::lengthen,
-    },
+    sharded::lengthen,
 };
 
 /// Requests for sampled keys in a second; with more, the sample shrinks.

@@ -20,10 +20,7 @@ use foldhash::quality::FixedState;
 use hashbrown::HashSet;
 use stockade_model::{private_file, seed::Seed};
 
-use crate::{
-    locks::Lock,
-    store::{Store, invalidation::TargetHash},
-};
+use crate::{invalidation::TargetHash, locks::Lock, store::Store};
 
 const MAGIC: &[u8; 8] = b"stkdinva";
 const VERSION: u32 = 1;

@@ -9,10 +9,9 @@ use super::{
     WeighFn,
     budget::{ByteBudget, ReservedBytes},
     held::{HeldEntries, IsHeldFn},
-    limit::Limit,
     removal::{RemovedEntries, RemovedEntry},
 };
-use crate::locks::Lock;
+use crate::{limit::Limit, locks::Lock};
 
 /// The mean size of loaded entries, in which the last ones weigh most. A value that is larger than its reservation evicts when it
 /// arrives.

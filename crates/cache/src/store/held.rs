@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-use super::{
+use super::removal::{RemovedEntries, RemovedEntry};
+use crate::{
     limit::Limit,
-    removal::{RemovedEntries, RemovedEntry},
+    locks::{AtomicUsize, Lock, Ordering},
 };
-use crate::locks::{AtomicUsize, Lock, Ordering};
 
 /// Returns true while something outside of the cache uses the memory of a value.
 pub(crate) type IsHeldFn<V> = Box<dyn Fn(&V) -> bool + Send + Sync>;

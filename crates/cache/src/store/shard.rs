@@ -20,9 +20,7 @@ use stockade_model::time::Time;
 use super::{
     idle::IdleTimes,
     insert::Precedence,
-    limit::{Limit, LimitBounds},
     load_mark::LoadingKeys,
-    policy::{Listed, Policy, PolicyData, PolicyEntries, PolicyInstance, Slot},
     refills::{Refills, Version},
     removal::{RemovalReason, RemovedEntries, RemovedEntry},
     sweep::ExpirySweep,
@@ -30,7 +28,10 @@ use super::{
 };
 use crate::{
     freshness::{Lifetime, Spans},
+    limit::{Limit, LimitBounds},
+    policy::{Listed, Policy, PolicyData, PolicyEntries, PolicyInstance, Slot},
     shadow::{StoredTimes, first_policy},
+    sharded::{lengthen, shorten},
 };
 
 /// Slots that every store examines for expired entries.
@@ -205,17 +206,6 @@ pub(crate) struct AgedEntry<V> {
     pub(crate) version: Version,
     /// True if a recent load of it failed.
     pub(crate) is_throttled: bool,
-}
-
-/// The bits of a hash that an entry keeps. They do not depend on the bits that choose the shard.
-#[expect(clippy::cast_possible_truncation, reason = "that is what it is for")]
-pub(crate) fn shorten(hash: u64) -> u32 {
-    hash as u32
-}
-
-/// Spreads the kept bits over 64: the index uses the lowest and the highest ones.
-pub(crate) fn lengthen(short: u32) -> u64 {
-    u64::from(short).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// The hash function of the index.

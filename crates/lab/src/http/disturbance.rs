@@ -5,10 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use stockade_net::proc::{self, CpuTicks};
+use stockade_model::proc::{self, CpuTicks};
 use stockade_record::record::{Disturbance, Role};
 
-use crate::host::instant;
+use stockade_record::clock::instant;
 
 /// The least share of stolen or throttled time that counts.
 const TAKEN_MIN: f64 = 0.05;

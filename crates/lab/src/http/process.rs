@@ -6,14 +6,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use stockade_net::proc;
+use stockade_model::proc;
 use stockade_record::{
     record::{Role, Usage},
     server::{ProcessReading, StartedServer},
 };
 
 use super::accounting::AccountedProcess;
-use crate::host::instant;
+use stockade_record::clock::instant;
 
 /// Processor time over less than this is too coarse to report.
 const SECONDS_MIN: f64 = 0.5;

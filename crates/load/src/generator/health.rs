@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use stockade_model::units::{format_count, format_duration};
-use stockade_record::histogram::Histogram;
+use stockade_record::{histogram::Histogram, record::HttpFigures};
 
 use super::limits::InFlightLimit;
 use crate::{
@@ -130,7 +130,7 @@ impl HealthMonitor {
         let response = summary.measured.times.response.quantile(0.99);
         let allowed = lateness_allowed(response);
         let of = response.map(|p99| format!(", of a response p99 of {}", format_duration(p99)));
-        let remedy = match self.steal.filter(|steal| *steal > GeneratorHealth::STEAL_MAX) {
+        let remedy = match self.steal.filter(|steal| *steal > HttpFigures::STEAL_MAX) {
             Some(steal) => {
                 format!(
                     "other machines had {:.0} % of this host's processor time (steal): use a dedicated one",

@@ -2,8 +2,8 @@
 
 use std::fs;
 
+use stockade_model::proc::raise_open_files;
 use stockade_model::units::format_count;
-use stockade_net::proc::raise_open_files;
 
 use super::LoadTest;
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use stockade_net::guard::is_token;
+use stockade_http::guard::is_token;
 
 /// Minimum length in bytes, against guessing.
 const LENGTH_MIN: usize = 16;

@@ -185,7 +185,7 @@ impl BoundedBody {
                 Poll::Pending => match self.poll_timeout(cx) {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(()) => {
-                        self.connection.thread.counters.record_close(CloseReason::Body);
+                        self.connection.thread.counters.closed(CloseReason::Body).increment();
                         self.error = Some(ClientBodyError::TooSlow);
                     }
                 },

@@ -63,6 +63,6 @@ async fn run_bounded(task: impl Future<Output = ()>, stream: Arc<Http2Stream>, t
     })
     .await;
     if let Some(reason) = expired {
-        thread.counters.record_close(reason);
+        thread.counters.closed(reason).increment();
     }
 }

@@ -13,7 +13,6 @@ use tokio::sync::Notify;
 
 use super::{
     client::ClientNetwork,
-    counts::increment,
     request_memory::RequestMemory,
     settings::FrontendSettings,
     state::{CloseRequest, ConnectionState},
@@ -252,7 +251,7 @@ impl Drop for ConnectionSlot {
         let is_empty = list.connections.is_empty();
         drop(list);
         drop(removed);
-        increment(&connection.thread.counters.connections_ended);
+        connection.thread.counters.connections_ended.increment();
         if is_empty {
             thread.emptied.notify_waiters();
         }

@@ -8,7 +8,7 @@ use std::{borrow::Borrow, fmt, sync::Arc};
 
 use memchr::{memchr, memchr2, memchr2_iter, memrchr};
 use smallvec::SmallVec;
-use stockade_net::location::{self, Location};
+use stockade_http::location::{self, Location};
 
 /// A normalised URL without a fragment. Created with one allocation; a clone is a reference count.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -2,12 +2,16 @@
 
 use std::collections::{HashMap, HashSet};
 
-use hyper::{Method, StatusCode, body::Bytes};
+use bytes::Bytes;
+use http::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 use stockade_model::source::SourceError;
 
 use super::CouchDbSource;
-use crate::{client::is_same_value, documents::NamedDocument};
+use crate::{
+    client::{error_message, is_same_value},
+    documents::NamedDocument,
+};
 
 /// Limit of one request.
 const DOCUMENTS_PER_BATCH: usize = 500;
@@ -61,11 +65,11 @@ impl CouchDbSource {
 
     async fn create(&self) -> Result<(), SourceError> {
         let response = self.client.send(Method::PUT, &self.path, Bytes::new()).await?;
-        match response.status {
+        match response.status() {
             // Another client created it at the same time.
             StatusCode::PRECONDITION_FAILED => Ok(()),
             status if status.is_success() => Ok(()),
-            _ => Err(self.client.failed(format!("no new database: {}", response.error_message()))),
+            _ => Err(self.client.failed(format!("no new database: {}", error_message(&response)))),
         }
     }
 

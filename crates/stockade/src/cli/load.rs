@@ -192,12 +192,26 @@ pub struct LoadArgs {
     #[arg(long, value_name = "FILE.json|FILE.csv", help_heading = "Reports", value_parser = out)]
     pub out: Option<Out>,
 
+    /// Directory of the record, for `report`, `compare`, `history` and `ui` [default: runs/load/TIME]
+    #[arg(long, value_name = "DIR", help_heading = "Reports")]
+    record: Option<PathBuf>,
+    /// Keep no record
+    #[arg(long, help_heading = "Reports", conflicts_with = "record")]
+    no_record: bool,
+
     #[command(flatten)]
     pub on: OnArgs,
     #[command(flatten)]
     pub ui: LivePageArgs,
     #[command(flatten)]
     pub telemetry: TelemetryArgs,
+}
+
+impl LoadArgs {
+    /// The directory of the record: `None` without a record, `Some(None)` for the default.
+    pub fn record(&self) -> Option<Option<PathBuf>> {
+        (!self.no_record).then(|| self.record.clone())
+    }
 }
 
 /// A file of samples.

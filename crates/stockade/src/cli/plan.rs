@@ -22,7 +22,7 @@ use stockade_plan::{
 };
 
 #[cfg(feature = "http")]
-use crate::client::{HttpUrl, UrlFault};
+use stockade_http::client::{HttpUrl, UrlFault};
 
 /// In addition to those that ship: the simplest one, the best known one, and the bound.
 const COMPARED: [&str; 3] = ["fifo", "w-tinylfu", "belady"];

@@ -14,13 +14,16 @@ use stockade_cache::{
     Breaker, Fetch, GhostCounts, GhostStats, LoadBounds, PRESETS, Preset, Refresh, RequestStats, ShadowStats,
     StoreMode, StoreStats, Strategy, Writer, policy::POLICIES,
 };
-use stockade_lab::metrics::{Metric, metrics};
 use stockade_load::report::FORMATS;
 use stockade_model::{
     outcome::Outcomes,
     telemetry::{Declaration, MetricKind, MetricUnit},
 };
-use stockade_proxy::admin::{OriginStats, ProxyStats, RouteStats, ServerStats};
+use stockade_proxy::{
+    admin::{OriginStats, ProxyStats, RouteStats, ServerStats},
+    frontend::FrontendStats,
+};
+use stockade_record::metrics::{Metric, metrics};
 use stockade_record::telemetry::{
     HistogramDeclaration,
     family::otel_name,
@@ -170,6 +173,7 @@ fn render(name: &str, old: &str) -> String {
             rows.extend(declared(RouteStats::METRICS));
             rows.extend(declared(OriginStats::METRICS));
             rows.extend(declared(ServerStats::METRICS));
+            rows.extend(declared(FrontendStats::METRICS));
             rows.extend(declared(ProxyStats::METRICS));
             rows.extend(declared(ShadowStats::METRICS));
             rows.extend(declared(GhostCounts::METRICS));

@@ -7,9 +7,9 @@ use stockade_model::time::Time;
 use super::{Entry, InvalidationFilter, Shard, pending, pending::CarriedOut};
 use crate::{
     freshness::Lifetime,
+    invalidation::Invalidation,
+    policy::Slot,
     store::{
-        invalidation::Invalidation,
-        policy::Slot,
         removal::{RemovalReason, RemovedEntries},
         tags::TagIndex,
     },

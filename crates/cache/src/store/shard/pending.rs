@@ -5,10 +5,7 @@ use std::num::NonZeroU32;
 
 use stockade_model::time::Time;
 
-use crate::{
-    freshness::Lifetime,
-    store::{invalidation::Invalidation, policy::Slot, refills::Version},
-};
+use crate::{freshness::Lifetime, invalidation::Invalidation, policy::Slot, store::refills::Version};
 
 /// Pending invalidations of a shard. With more of them all are carried out at once: lookups of older entries read the whole list.
 pub(crate) const INVALIDATIONS_MAX: usize = 8;

@@ -5,10 +5,10 @@ use std::hash::Hash;
 use stockade_model::time::Time;
 
 use super::Shard;
-use crate::store::{
+use crate::{
     limit::LimitBounds,
     policy::Slot,
-    removal::{RemovalReason, RemovedEntries, RemovedEntry},
+    store::removal::{RemovalReason, RemovedEntries, RemovedEntry},
 };
 
 /// Entries that one store removes at most while it reclaims.
