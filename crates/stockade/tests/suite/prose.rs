@@ -1,6 +1,7 @@
 //! Comments, messages and documents are free of idioms that slow a reader down.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
@@ -45,31 +46,41 @@ fn texts(directory: &Path) -> Vec<PathBuf> {
     texts
 }
 
-/// The words of a text in lower case with the numbers of their lines: a sentence of several comment lines is one row of words.
+/// The words of a text in lower case with the numbers of their lines: a sentence of several comment lines is one row of words. Code in
+/// backticks keeps the first of them: `None` is not a word.
 fn words(text: &str) -> Vec<(usize, String)> {
     let is_mark = |word: &&str| !["//", "///", "//!", "#", ">", "|", "*", "\\"].contains(word);
     let lines = text.lines().zip(1..);
     lines
         .flat_map(|(line, number)| line.split_whitespace().filter(is_mark).map(move |word| (number, word)))
         .map(|(number, word)| {
-            (number, word.trim_start_matches(|c: char| !c.is_alphanumeric()).to_lowercase())
+            (number, word.trim_start_matches(|c: char| !c.is_alphanumeric() && c != '`').to_lowercase())
         })
         .collect()
+}
+
+/// A word without the punctuation marks after it.
+fn plain(word: &str) -> &str {
+    word.trim_end_matches(|c: char| !c.is_alphanumeric())
 }
 
 /// The idioms of a text: line, words, remedy. Within an idiom no word has a punctuation mark after it.
 fn idioms(text: &str) -> Vec<(usize, String, &'static str)> {
     let words = words(text);
+    let starts: BTreeSet<&str> = IDIOMS.iter().flat_map(|(idiom, _)| idiom[0].split('|')).collect();
     let mut found = Vec::new();
-    for (at, (line, _)) in words.iter().enumerate() {
+    for (at, (line, word)) in words.iter().enumerate() {
+        if !starts.contains(plain(word)) {
+            continue;
+        }
         for (idiom, remedy) in IDIOMS {
             let Some(row) = words.get(at..at + idiom.len()) else { continue };
             let is_one = idiom.iter().zip(row).enumerate().all(|(place, (one_of, (_, word)))| {
                 let is_last = place + 1 == idiom.len();
-                let word = if is_last { word.trim_end_matches(|c: char| !c.is_alphanumeric()) } else { word };
+                let word = if is_last { plain(word) } else { word };
                 *one_of == "*" || one_of.split('|').any(|one| one == word)
             });
-            let last = row[row.len() - 1].1.trim_end_matches(|c: char| !c.is_alphanumeric());
+            let last = plain(&row[row.len() - 1].1);
             let before = at.checked_sub(1).map_or("", |before| &words[before].1);
             let is_plain =
                 idiom.contains(&"no") && (before.ends_with(PLAIN_BEFORE) || PLAIN_AFTER.contains(&last));
@@ -114,6 +125,8 @@ fn idioms_are_found_across_lines_and_plain_sentences_are_not() {
         "Besides, such as `a`.",
         "What is it? None. Of all",
         "`no-store` is no-store",
+        "format!(\"there is no cache\")",
+        "It is `None` if",
     ] {
         assert_eq!(found(plain), [], "{plain}");
     }
