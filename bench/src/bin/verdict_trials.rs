@@ -1,4 +1,4 @@
-//! What the verdicts of `stockade run` and `stockade compare` are worth: trials whose truth is known before.
+//! How often the verdicts of `stockade run` and `stockade compare` are right: trials whose truth is known before.
 //!
 //! `verdict_trials equal|noise|planted ...`; `--help` lists the arguments. The module `stockade_bench::verdicts` describes the trials.
 //! The exit status is 0 if no verdict is wrong, 1 if one is, 2 for wrong arguments. Verdicts have an error rate of 5 %: two of 40 pairs of equal

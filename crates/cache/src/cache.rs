@@ -455,7 +455,7 @@ where
     /// As [`get_with`](Self::get_with), for a value that can be served before it is complete, such as a response
     /// whose body is still being received.
     ///
-    /// Callers are answered as soon as `load` returns a [`LoadedValue`]; what is stored is the result of its
+    /// Callers are answered as soon as `load` returns a [`LoadedValue`]; the cache stores the result of its
     /// [remainder](LoadedValue::remainder). A request that comes in between receives the same unfinished value. No
     /// bytes are reserved before the load begins: it grows its [`Reservation`] as it learns how large the value is.
     pub fn get_streaming<O, L, F, E>(

@@ -344,7 +344,7 @@ impl Control for AdminControl {
     }
 
     async fn reload(&self) -> Result<Vec<Change>, String> {
-        // On the proxy's runtime: what a reload opens has to live there. The caller is the admin's thread.
+        // On the proxy's runtime: connections and files that a reload opens have to live there. The caller is the admin's thread.
         let reload = self.0.runtime.spawn(Arc::clone(&self.0).reload());
         reload.await.unwrap_or_else(|_| Err("the proxy is stopping".to_owned()))
     }

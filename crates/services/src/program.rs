@@ -22,7 +22,7 @@ impl ProgramServer {
         Ok(Self { server })
     }
 
-    /// What the server has written to its standard output and error.
+    /// The text that the server has written to its standard output and error.
     pub fn log(&self) -> Result<String, ServiceError> {
         Ok(fs::read_to_string(self.folder().join("log"))?)
     }

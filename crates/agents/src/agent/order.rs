@@ -1,4 +1,4 @@
-//! What a coordinator may order an agent to start.
+//! The orders of a coordinator that an agent may carry out.
 //!
 //! Each field of an order stands in a table with the harm that its value can do; a field that stands in none is refused. Values are
 //! read by the parsers of the servers, and what they mean is checked, not how they are written.

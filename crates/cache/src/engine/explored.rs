@@ -250,7 +250,7 @@ fn view_replaced_while_loads_run_keeps_one_load_a_key_and_all_entries() {
     });
 }
 
-/// A purge between a reload and the loads that began before it: what was read before the purge is not found after it.
+/// A purge between a reload and the loads that began before it: values that were read before the purge are not found after it.
 #[test]
 fn value_loaded_through_a_replaced_view_is_not_found_after_a_purge() {
     explore(|| {

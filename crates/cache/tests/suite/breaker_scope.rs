@@ -1,4 +1,4 @@
-//! What the failures of a few keys or clients mean for the others: nothing, while those are answered.
+//! The failures of a few keys or clients do not concern the others, while those are answered.
 
 use std::{
     num::NonZeroU64,

@@ -125,7 +125,7 @@ fn parse_fault(value: &Value<'_>) -> Result<WeightedChoice<Option<Fault>>, Recip
             let sum = rounded_sum(&shares);
             if sum > 1.0 + SUM_ERROR_MAX {
                 let message = format!("the shares sum to {sum}, which is more than 1");
-                let help = "write smaller shares; what is left of 1 has no fault";
+                let help = "write smaller shares; the rest, up to 1, has no fault";
                 return Err(RecipeProblem::new(message, help, first_char(value)));
             }
             let no_fault = 1.0 - shares.values().sum::<f64>();

@@ -47,7 +47,7 @@ pub fn invalidated(
     keys
 }
 
-/// What a response to GET that is not stored itself does to the older response of its URL that has expired.
+/// The effect of a response to GET that is not stored on the older, expired response of its URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EffectOnStored {
     Nothing,

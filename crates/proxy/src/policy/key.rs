@@ -243,7 +243,7 @@ enum Reading {
     Anything,
 }
 
-/// What is between two characters that may separate segments.
+/// The text between two characters that may separate segments.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Between {
     Nothing,

@@ -180,7 +180,7 @@ async fn look_up_or_load(context: &Arc<RequestContext>, runtime: &LocalRuntime) 
             CacheEntry::Uncacheable(marker) if marker.kind.is_some_and(|kind| kind != context.kind()) => {
                 continue;
             }
-            // What is stored has been shared: the leader may have been the exception.
+            // The stored response has been shared: the leader may have been the exception.
             CacheEntry::Uncacheable(marker)
                 if marker.is_about_request
                     && answer.outcome != Outcome::Miss

@@ -21,7 +21,7 @@ pub struct Outcome {
     pub loads: u32,
     /// Those of them that the origin answered with 304.
     pub not_modified: u32,
-    /// What the cache and the origin sent, if it was not HTTP/2.
+    /// The bytes that the cache and the origin sent, if these were not HTTP/2.
     pub exchanges: Vec<Exchange>,
 }
 

@@ -429,7 +429,7 @@ fn plan_without_a_cache_to_recommend_says_why() {
     assert!(refused.stderr.ends_with(message), "{}", refused.stderr);
     let plan = json(&sandbox, &[&log, "--ttl", "2s,2s", "--staleness", "2s", "--policy", "lru,lru"]);
     assert!(plan["recommendation"]["cache"].is_object(), "{plan}");
-    // What is named twice is computed once.
+    // A size or policy that is named twice is computed once.
     assert_eq!(plan["curves"].as_array().map(Vec::len), Some(1));
 }
 

@@ -105,7 +105,7 @@ fn body(document: Document, language: &str, version: u32) -> String {
 struct Model {
     /// The stored version of each document and language.
     stored: BTreeMap<(Document, u8), u32>,
-    /// What a PUT has invalidated.
+    /// The versions that a PUT has invalidated.
     fallbacks: BTreeMap<(Document, u8), u32>,
 }
 

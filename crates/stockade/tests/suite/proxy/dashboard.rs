@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{Setup, send_request, until};
 use crate::browser::Browser;
 
-/// What a client may send of a script: the frontend refuses a raw `<`.
+/// The part of a script that a client may send: the frontend refuses a raw `<`.
 const SCRIPTS: [&str; 2] =
     ["/news%3Cscript%3Ealert(1)%3C/script%3E", "/news?&lt;script&gt;alert(1)&lt;/script&gt;"];
 

@@ -9,7 +9,7 @@ use std::{
 use super::{MIB, config_without_log, resident, start_proxy};
 use crate::{running::PATIENCE, support::Sandbox};
 
-/// What a response that is not stored uses at most while its client does not read.
+/// The memory that a response that is not stored uses at most while its client does not read.
 const PASSED_BYTES: usize = 256 << 10;
 
 /// A connection that sends one request after the other.
