@@ -202,7 +202,7 @@ impl RequestSettings {
         }
     }
 
-    /// Two settings that exclude each other, or one without the other that it needs; `None`: there are none. The flags refuse them
+    /// Two settings that exclude each other, or one without the other that it needs; `None`: they agree. The flags refuse them
     /// before.
     #[must_use]
     pub fn conflict(&self) -> Option<&'static str> {

@@ -52,7 +52,7 @@ pub enum RequestPlan {
 pub enum RequestSource {
     /// A path; `{key}` in it is replaced by a key.
     Path { path: String, keys: Option<Keys> },
-    /// A file of requests, of which the server is that of the target.
+    /// A file of requests, sent to the server of the target.
     File {
         format: RequestFile,
         /// Relative to the experiment's folder.
