@@ -201,6 +201,7 @@ pub fn text<B: From<Bytes>>(status: StatusCode, text: impl Into<Bytes>) -> Respo
 }
 
 /// The refusal of a method that a page does not have. A page with `GET` has `HEAD` as well.
+#[must_use]
 pub fn refused_method<B: From<Bytes>>(method: &Method, allowed: &Method) -> Option<Response<B>> {
     let is_read = allowed == Method::GET;
     if method == allowed || (is_read && method == Method::HEAD) {
