@@ -15,6 +15,8 @@ mod connect;
 mod core;
 mod error;
 mod event_streams;
+#[cfg(test)]
+mod explored;
 mod framing;
 mod health;
 mod http1;
@@ -22,7 +24,9 @@ mod http2;
 mod pool;
 mod prober;
 mod request;
+mod sender;
 mod settings;
+mod shared;
 pub mod shares;
 mod socket;
 mod tls;
@@ -30,14 +34,13 @@ mod tls;
 use std::{
     fmt,
     future::Future,
-    pin::pin,
     sync::{Arc, Mutex},
 };
 
 use bytes::Bytes;
 use http::{Request, Response};
 use rustls::ClientConfig;
-use stockade_model::time::{Runtime, Time, before};
+use stockade_model::time::Runtime;
 
 use self::core::{EndpointSnapshot, PoolLimits, Reuse};
 pub use body::UpstreamBody;
@@ -52,25 +55,12 @@ use request::RetryableRequest;
 pub use settings::{
     HostHeader, OriginUrl, OriginUrlError, QUEUE_TIMEOUT, UpstreamSettings, UpstreamSettingsError,
 };
-
-/// Attempts after the first one.
-const RESENDS_MAX: u32 = 3;
-/// As [`RESENDS_MAX`], where connections end without an error before a request is processed: nginx ends busy ones after
-/// `keepalive_requests`, and a request may come too late on several in a row.
-const ENDED_MAX: u32 = 10;
+use shared::{ExchangeFailure, Retry, UpstreamShared};
 
 /// Clones share the connections, across runtimes.
 #[derive(Clone)]
 pub struct Upstream {
     shared: Arc<UpstreamShared>,
-}
-
-struct UpstreamShared {
-    settings: UpstreamSettings,
-    clock: UpstreamClock,
-    /// One per endpoint.
-    connectors: Vec<OriginConnector>,
-    pool: Pool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,36 +82,6 @@ pub struct EndpointStatus {
     pub failures: u32,
     /// In flight.
     pub requests: usize,
-}
-
-struct ExchangeFailure {
-    error: UpstreamError,
-    /// `None`: the request must not be sent again.
-    retry: Option<Retry>,
-}
-
-enum Retry {
-    /// Open a connection with the permit of the closed one.
-    Connect(Connecting),
-    /// Check out any connection.
-    Checkout,
-    /// The same. The origin has ended this one without an error, and has not processed the request.
-    Ended,
-}
-
-impl Retry {
-    fn resends_max(&self) -> u32 {
-        match self {
-            Self::Connect(_) | Self::Checkout => RESENDS_MAX,
-            Self::Ended => ENDED_MAX,
-        }
-    }
-}
-
-impl ExchangeFailure {
-    fn fatal(error: UpstreamError) -> Self {
-        Self { error, retry: None }
-    }
 }
 
 impl Upstream {
@@ -276,34 +236,6 @@ impl UpstreamShared {
         } else {
             http1::open(socket, connecting, self).await.map(ReadyConnection::Http1)
         }
-    }
-
-    /// Waits for a response head. `written` returns when the origin last took bytes.
-    async fn await_head<F: Future>(
-        &self,
-        pending: &RetryableRequest,
-        written: impl Fn() -> Time,
-        answer: F,
-    ) -> Result<F::Output, UpstreamError> {
-        let UpstreamSettings { head_timeout, idle_timeout, .. } = self.settings;
-        let sent = self.clock.now();
-        let mut answer = pin!(answer);
-        loop {
-            let (until, late) = pending.deadline(sent, written(), head_timeout, idle_timeout);
-            if until <= self.clock.now() {
-                return Err(late);
-            }
-            // The deadline moves with the transfer of the request.
-            if let Some(answer) = before(&self.clock, until, answer.as_mut()).await {
-                return Ok(answer);
-            }
-        }
-    }
-}
-
-impl Drop for UpstreamShared {
-    fn drop(&mut self) {
-        self.pool.close();
     }
 }
 

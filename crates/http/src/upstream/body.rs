@@ -3,6 +3,7 @@
 use std::{
     fmt,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -14,12 +15,12 @@ use hyper::body::Incoming;
 use stockade_model::time::{Runtime, Time};
 use tokio::{task::AbortHandle, time::Sleep};
 
-// why a circle: the pool holds senders, a sender returns a body, and a body that was read gives its connection back to the pool.
 use super::{
     clock::UpstreamClock,
     error::UpstreamError,
-    http1::ReuseCondition,
     pool::{Http1Lease, Http2Lease},
+    request::UploadState,
+    socket::SocketActivity,
 };
 
 /// Its size is exact if the response declares it.
@@ -47,6 +48,22 @@ pub(super) struct Http2Body {
     /// Aborts the upload when the body is dropped.
     pub(super) _upload: Option<UploadTask>,
     pub(super) stream_lease: Http2Lease,
+}
+
+/// Decides at the end of a response if its connection takes another request.
+pub(super) struct ReuseCondition {
+    pub(super) is_last: bool,
+    /// `None`: the request has no body.
+    pub(super) upload: Option<Arc<UploadState>>,
+    pub(super) activity: Arc<SocketActivity>,
+}
+
+impl ReuseCondition {
+    /// False if the response has ended before its request was sent: the origin may take the rest for another request.
+    fn holds(&self) -> bool {
+        let is_sent = |upload: &Arc<UploadState>| upload.has_ended() && !self.activity.is_write_blocked();
+        !self.is_last && self.upload.as_ref().is_none_or(is_sent)
+    }
 }
 
 /// Sends a request body. Aborts when dropped.

@@ -6,34 +6,20 @@ use http::{
     HeaderMap, HeaderValue, Response, StatusCode, Version,
     header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING},
 };
-use hyper::{
-    body::Incoming,
-    client::conn::http1::{Builder, SendRequest},
-};
+use hyper::{body::Incoming, client::conn::http1::Builder};
 use hyper_util::rt::TokioIo;
 use stockade_model::time::{Runtime, Time, before};
-use tokio::task::AbortHandle;
 
 use super::{
-    ExchangeFailure, Retry, UpstreamShared,
-    body::UpstreamBody,
-    core::ReusableConnection,
+    body::{ReuseCondition, UpstreamBody},
     error::UpstreamError,
     framing::{check_codings, normalize_length},
-    pool::{Connecting, ConnectionPermit, Http1Lease},
-    request::{OutgoingBody, RetryableRequest, UploadState},
-    socket::{OriginSocket, SocketActivity},
+    pool::{Connecting, Http1Lease},
+    request::RetryableRequest,
+    sender::Http1Sender,
+    shared::{ExchangeFailure, Retry, UpstreamShared},
+    socket::OriginSocket,
 };
-
-/// Sends requests. Dropping it closes the connection.
-pub(super) struct Http1Sender {
-    requests: SendRequest<OutgoingBody>,
-    /// Drives the connection, on the runtime that opened it.
-    task: AbortHandle,
-    permit: Option<Arc<ConnectionPermit>>,
-    opened_at: Time,
-    activity: Arc<SocketActivity>,
-}
 
 pub(super) async fn open(
     socket: OriginSocket,
@@ -53,7 +39,6 @@ pub(super) async fn open(
     };
     let id = connecting.id();
     let membership = connecting.membership(id);
-    let permit = connecting.permit();
     let clock = shared.clock.clone();
     let first_check = if shared.settings.keep_alive.is_zero() {
         Time::NEVER
@@ -73,47 +58,7 @@ pub(super) async fn open(
         }
     });
     let opened_at = shared.clock.now();
-    Ok(connecting.lease(id, Http1Sender { requests, task, permit, opened_at, activity }))
-}
-
-impl Http1Sender {
-    pub(super) fn is_ready(&self) -> bool {
-        self.requests.is_ready()
-    }
-
-    /// False: the connection has closed.
-    pub(super) async fn ready(&mut self) -> bool {
-        self.requests.ready().await.is_ok()
-    }
-
-    pub(super) fn permit(&self) -> Option<&ConnectionPermit> {
-        self.permit.as_deref()
-    }
-
-    /// Closes the connection and passes its permit on.
-    pub(super) fn into_permit(mut self) -> Option<Arc<ConnectionPermit>> {
-        self.permit.take()
-    }
-}
-
-impl ReusableConnection for Http1Sender {
-    fn is_open(&self) -> bool {
-        !self.requests.is_closed()
-    }
-
-    fn opened_at(&self) -> Time {
-        self.opened_at
-    }
-
-    fn idle_max(&self) -> Option<Duration> {
-        self.activity.idle_max()
-    }
-}
-
-impl Drop for Http1Sender {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+    Ok(connecting.lease(id, Http1Sender { requests, task, opened_at, activity }))
 }
 
 /// Sends a request and waits for the response head.
@@ -189,22 +134,6 @@ pub(super) async fn exchange(
     Err(ExchangeFailure { error, retry })
 }
 
-/// Decides at the end of a response if its connection takes another request.
-pub(super) struct ReuseCondition {
-    is_last: bool,
-    /// `None`: the request has no body.
-    upload: Option<Arc<UploadState>>,
-    activity: Arc<SocketActivity>,
-}
-
-impl ReuseCondition {
-    /// False if the response has ended before its request was sent: the origin may take the rest for another request.
-    pub(super) fn holds(&self) -> bool {
-        let is_sent = |upload: &Arc<UploadState>| upload.has_ended() && !self.activity.is_write_blocked();
-        !self.is_last && self.upload.as_ref().is_none_or(is_sent)
-    }
-}
-
 /// How long an idle connection takes requests: its `Keep-Alive: timeout`, less the smaller of a quarter of it and one second, so that the
 /// origin does not close it while a request is on its way.
 fn stated_idle_max(headers: &HeaderMap) -> Option<Duration> {
@@ -241,7 +170,7 @@ pub(super) fn open_in_memory(
     // From its first poll on it takes requests.
     assert!((&mut connection).now_or_never().is_none());
     let id = connecting.id();
-    let (membership, permit) = (connecting.membership(id), connecting.permit());
+    let membership = connecting.membership(id);
     let driver = async move {
         let (_membership, _origin) = (membership, origin);
         let _ = connection.await;
@@ -249,7 +178,7 @@ pub(super) fn open_in_memory(
     };
     // Nothing but the sender's drop ends the task.
     let task = tokio::runtime::Handle::current().spawn(async {}).abort_handle();
-    let sender = Http1Sender { requests, task, permit, opened_at: Time::ZERO, activity: Arc::default() };
+    let sender = Http1Sender { requests, task, opened_at: Time::ZERO, activity: Arc::default() };
     (connecting.lease(id, sender), driver)
 }
 

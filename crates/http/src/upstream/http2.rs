@@ -23,14 +23,15 @@ use stockade_model::time::{Runtime, Time, before};
 use tokio::sync::Notify;
 
 use super::{
-    ExchangeFailure, Retry, UpstreamShared,
     body::{Http2Body, UploadTask, UpstreamBody},
     clock::UpstreamClock,
     error::UpstreamError,
     framing::normalize_length,
     pool::{Connecting, Http2Lease, PoolMembership},
     request::{OutgoingBody, RetryableRequest},
+    sender::Http2Sender,
     settings::UpstreamSettings,
+    shared::{ExchangeFailure, Retry, UpstreamShared},
     socket::OriginSocket,
 };
 
@@ -38,30 +39,6 @@ use super::{
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;
 /// The limit of HTTP/2.
 const WINDOW_BYTES_MAX: u32 = (1 << 31) - 1;
-
-/// Sends requests. Clones share the connection.
-#[derive(Clone)]
-pub(super) struct Http2Sender(Arc<Http2Handle>);
-
-struct Http2Handle {
-    requests: SendRequest<Bytes>,
-    check_liveness: Arc<Notify>,
-    released: Arc<Notify>,
-}
-
-impl Drop for Http2Handle {
-    /// The last stream has ended, and the pool has dropped the connection.
-    fn drop(&mut self) {
-        self.released.notify_one();
-    }
-}
-
-impl Http2Sender {
-    /// A timeout has passed: ping the peer.
-    pub(super) fn check_liveness(&self) {
-        self.0.check_liveness.notify_one();
-    }
-}
 
 /// Returns once the origin has sent its stream limit.
 pub(super) async fn open(
@@ -90,11 +67,7 @@ pub(super) async fn open(
         idle_timeout: shared.settings.connect_timeout,
         clock: shared.clock.clone(),
     };
-    let stream = connecting.stream(
-        id,
-        Http2Sender(Arc::new(Http2Handle { requests, check_liveness, released })),
-        streams_max,
-    );
+    let stream = connecting.stream(id, Http2Sender::new(requests, check_liveness, released), streams_max);
     let first_check = shared.settings.keep_alive.min(shared.settings.max_age);
     shared.clock.spawn(watch.run(connection, shared.clock.now() + first_check));
     Ok(stream)
@@ -239,7 +212,7 @@ pub(super) async fn exchange(
         head.headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
     }
     let has_ended = outgoing.is_end_stream();
-    let mut requests = stream.connection.0.requests.clone();
+    let mut requests = stream.connection.requests();
     let sent = match requests.send_request(http::Request::from_parts(head, ()), has_ended) {
         Ok(sent) => sent,
         Err(error) => {

@@ -10,10 +10,9 @@ use tokio::sync::oneshot;
 
 use super::{
     clock::UpstreamClock,
-    core::{self, Negotiated, PoolCore, PoolLimits, ReusableConnection as _, Reuse},
+    core::{self, Negotiated, PoolCore, PoolLimits, ReusableConnection, Reuse},
     error::UpstreamError,
-    http1::Http1Sender,
-    http2::Http2Sender,
+    sender::{Http1Sender, Http2Sender},
     shares::{Client, Clients},
 };
 use crate::locks::{Guard, Lock};
@@ -60,7 +59,7 @@ impl Requester<'_> {
 pub(super) struct Pool(Arc<PoolShared>);
 
 struct PoolShared {
-    core: Lock<PoolCore<Http1Sender, Http2Sender, Waiter>>,
+    core: Lock<PoolCore<PooledHttp1, Http2Sender, Waiter>>,
     clock: UpstreamClock,
     queue_timeout: Duration,
 }
@@ -83,6 +82,26 @@ pub(super) struct ConnectionPermit {
     event_stream_of: OnceLock<Client>,
 }
 
+/// A connection of HTTP/1. Dropped, it closes before its permit is free.
+pub(super) struct PooledHttp1 {
+    sender: Http1Sender,
+    permit: Option<Arc<ConnectionPermit>>,
+}
+
+impl ReusableConnection for PooledHttp1 {
+    fn is_open(&self) -> bool {
+        self.sender.is_open()
+    }
+
+    fn opened_at(&self) -> Time {
+        self.sender.opened_at()
+    }
+
+    fn idle_max(&self) -> Option<Duration> {
+        self.sender.idle_max()
+    }
+}
+
 /// A permit to open a connection.
 pub(super) struct Connecting {
     pool: Pool,
@@ -103,7 +122,7 @@ pub(super) struct Http1Lease {
     /// Its connection is not used again.
     is_event_stream: bool,
     /// `None`: returned to the pool.
-    connection: Option<Http1Sender>,
+    connection: Option<PooledHttp1>,
     /// The connection is reused, so the origin may have closed it.
     pub(super) is_used: bool,
 }
@@ -151,13 +170,13 @@ impl Pool {
     }
 
     /// Values from the core are dropped after the lock is released: their drop takes the lock.
-    fn core(&self) -> Guard<'_, PoolCore<Http1Sender, Http2Sender, Waiter>> {
+    fn core(&self) -> Guard<'_, PoolCore<PooledHttp1, Http2Sender, Waiter>> {
         self.0.core.lock()
     }
 
     pub(super) fn with<T>(
         &self,
-        read: impl FnOnce(&PoolCore<Http1Sender, Http2Sender, Waiter>, Time) -> T,
+        read: impl FnOnce(&PoolCore<PooledHttp1, Http2Sender, Waiter>, Time) -> T,
     ) -> T {
         let now = self.0.clock.now();
         read(&self.core(), now)
@@ -210,7 +229,7 @@ impl Pool {
         result
     }
 
-    fn to_checkout(&self, client: Client, grant: core::PoolGrant<Http1Sender, Http2Sender>) -> Checkout {
+    fn to_checkout(&self, client: Client, grant: core::PoolGrant<PooledHttp1, Http2Sender>) -> Checkout {
         let (pool, is_event_stream) = (self.clone(), false);
         match grant {
             core::PoolGrant::Idle { endpoint, id, connection } => {
@@ -273,7 +292,7 @@ impl Pool {
         self.core().succeed(endpoint);
     }
 
-    fn release_idle(&self, endpoint: usize, id: u64, connection: Http1Sender) {
+    fn release_idle(&self, endpoint: usize, id: u64, connection: PooledHttp1) {
         let now = self.0.clock.now();
         let unwanted = self.core().release_idle(endpoint, id, connection, now);
         drop(unwanted);
@@ -296,7 +315,7 @@ impl PoolMembership {
     }
 
     /// Removes the connection if it is idle for too long; otherwise, when to check again.
-    pub(super) fn retire(&self) -> Result<Http1Sender, Time> {
+    pub(super) fn retire(&self) -> Result<PooledHttp1, Time> {
         let now = self.pool.0.clock.now();
         self.pool
             .core()
@@ -364,11 +383,6 @@ impl Connecting {
         PoolMembership { pool: self.pool.clone(), endpoint: self.endpoint, id, _permit: self.permit.clone() }
     }
 
-    /// Held until the socket closes.
-    pub(super) fn permit(&self) -> Option<Arc<ConnectionPermit>> {
-        self.permit.clone()
-    }
-
     /// Moves to the next endpoint; false: none is left.
     pub(super) fn next_endpoint(&mut self) -> bool {
         self.tried |= 1 << self.endpoint;
@@ -379,7 +393,9 @@ impl Connecting {
         next.inspect(|next| self.endpoint = *next).is_some()
     }
 
-    pub(super) fn lease(mut self, id: u64, connection: Http1Sender) -> Http1Lease {
+    pub(super) fn lease(mut self, id: u64, sender: Http1Sender) -> Http1Lease {
+        // The connection holds the permit until its socket closes.
+        let connection = PooledHttp1 { sender, permit: self.permit.clone() };
         self.connected(Some(Negotiated::Http1));
         Http1Lease {
             pool: self.pool.clone(),
@@ -432,12 +448,14 @@ impl ReadyConnection {
 
 impl Http1Lease {
     pub(super) fn connection(&mut self) -> Option<&mut Http1Sender> {
-        self.connection.as_mut()
+        self.connection.as_mut().map(|connection| &mut connection.sender)
     }
 
     /// The response is an event stream. False: there are too many.
     pub(super) fn begin_event_stream(&mut self) -> bool {
-        let Some(permit) = self.connection.as_ref().and_then(Http1Sender::permit) else { return false };
+        let Some(permit) = self.connection.as_ref().and_then(|connection| connection.permit.as_ref()) else {
+            return false;
+        };
         self.is_event_stream = self.pool.core().begin_event_stream(self.client, false);
         if self.is_event_stream {
             let _ = permit.event_stream_of.set(self.client);
@@ -454,7 +472,7 @@ impl Http1Lease {
         let Some(mut connection) = self.connection.take() else { return };
         let (pool, endpoint, id) = (self.pool.clone(), self.endpoint, self.id);
         drop(self);
-        if connection.is_ready() {
+        if connection.sender.requests.is_ready() {
             return pool.release_idle(endpoint, id, connection);
         }
         if !connection.is_open() {
@@ -463,7 +481,11 @@ impl Http1Lease {
         // The connection still writes the rest of a request, or has not been polled yet.
         let clock = pool.0.clock.clone();
         clock.clone().spawn(async move {
-            if before(&clock, clock.now() + idle_timeout, connection.ready()).await == Some(true) {
+            let until = clock.now() + idle_timeout;
+            if before(&clock, until, connection.sender.requests.ready())
+                .await
+                .is_some_and(|ready| ready.is_ok())
+            {
                 pool.release_idle(endpoint, id, connection);
             }
         });
@@ -471,7 +493,7 @@ impl Http1Lease {
 
     /// The connection was closed; its permit opens another one.
     pub(super) fn reconnect(mut self) -> Option<Connecting> {
-        let permit = self.connection.take()?.into_permit()?;
+        let permit = self.connection.take()?.permit?;
         let (pool, endpoint, client) = (self.pool.clone(), self.endpoint, self.client);
         drop(self);
         pool.core().reconnect(endpoint, client);
@@ -524,6 +546,3 @@ impl Drop for Http2Lease {
         self.pool.serve_waiters();
     }
 }
-
-#[cfg(test)]
-mod explored;

@@ -1,20 +1,31 @@
 //! Requests that share the connections of an origin, in every schedule that shuttle finds. The connections are hyper's,
 //! over pipes in memory.
 
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::SeqCst},
+    },
+    time::Duration,
+};
 
 use futures_util::FutureExt;
 use shuttle::{
     future::{self, block_on, yield_now},
     thread,
 };
+use stockade_model::time::Time;
 use tokio::runtime::Builder;
 
-use super::*;
-use crate::{
-    locks::explored::explore,
-    upstream::{health::HealthSettings, http1},
+use super::{
+    clock::UpstreamClock,
+    core::{PoolLimits, Reuse},
+    error::UpstreamError,
+    health::HealthSettings,
+    http1,
+    pool::{Checkout, Connecting, Http1Lease, Pool, ReadyConnection, Requester},
 };
+use crate::locks::explored::explore;
 
 struct Origin {
     pool: Pool,
@@ -99,12 +110,14 @@ impl Origin {
     /// Every connection closes, and nothing remains counted.
     fn close(&self) {
         self.pool.close();
-        while self.pool.core().open() > 0 {
+        while self.pool.with(|core, _| core.open()) > 0 {
             thread::yield_now();
         }
-        let core = self.pool.core();
-        let busy: usize = core.endpoints(Time::ZERO).map(|endpoint| endpoint.busy).sum();
-        assert_eq!((busy, core.waiting(), core.idle()), (0, 0, 0));
+        let counts = self.pool.with(|core, _| {
+            let busy: usize = core.endpoints(Time::ZERO).map(|endpoint| endpoint.busy).sum();
+            (busy, core.waiting(), core.idle())
+        });
+        assert_eq!(counts, (0, 0, 0));
     }
 }
 
