@@ -198,7 +198,7 @@ impl Proxy {
             store = store.display(),
         );
         fs::write(&file, text)?;
-        Self::start(name, address, cores, &["nginx", "-c", file.to_str().ok_or("a path that is no text")?])
+        Self::start(name, address, cores, &["nginx", "-c", file.to_str().ok_or("a path that is not text")?])
     }
 
     /// Varnish with its store of `limit` on the heap, one pool of threads, and only the log that cannot be disabled.

@@ -52,7 +52,7 @@ pub fn now() -> String {
 #[must_use]
 pub fn commit() -> String {
     let folder = env!("CARGO_MANIFEST_DIR");
-    // Results are no sources.
+    // Results are not sources.
     let status = printed(Command::new("git").args([
         "-C",
         folder,

@@ -14,7 +14,7 @@ pub struct Location<'a> {
     pub path_and_query: Cow<'a, str>,
 }
 
-/// Resolves a reference that a response to `base` contains. A fragment is dropped. `None`: it is no reference to HTTP.
+/// Resolves a reference that a response to `base` contains. A fragment is dropped. `None`: it is not a reference to HTTP.
 #[must_use]
 pub fn resolve<'a>(base: &Location<'a>, reference: &'a str) -> Option<Location<'a>> {
     let reference = reference.trim_matches([' ', '\t']);

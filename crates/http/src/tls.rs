@@ -104,7 +104,7 @@ impl Trust {
     }
 }
 
-/// A configuration that accepts certificates of these authorities; of none, if there are none.
+/// A configuration that accepts certificates of these authorities alone.
 pub fn with_authorities(authorities: RootCertStore) -> Result<ClientConfig, TrustError> {
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()

@@ -49,7 +49,7 @@ pub struct OriginOptions {
     pub listen: SocketAddr,
     /// Address of a listener for the admin pages alone. `None`: `listen` serves them below `/_admin`.
     pub admin: Option<SocketAddr>,
-    /// Names that requests for admin pages may have as their host, without ports, beside addresses and `localhost`.
+    /// Names that requests for admin pages may have as their host, without ports, in addition to addresses and `localhost`.
     pub admin_hosts: Vec<String>,
     /// Number of threads that serve `listen`.
     pub threads: NonZeroUsize,
@@ -206,7 +206,7 @@ impl Origin {
         let time = time.clone();
         let run = move || {
             let prepared = server::runtime().and_then(|runtime| {
-                let time = runtime.block_on(async { time.beside() })?;
+                let time = runtime.block_on(async { time.on_current_runtime() })?;
                 Ok((runtime, time))
             });
             let (runtime, time) = match prepared {
@@ -253,7 +253,7 @@ fn start_admin(
     time: Precise,
 ) -> Result<ServerThread, OriginStartError> {
     let respond = move |_: &_| {
-        let time = time.beside()?;
+        let time = time.on_current_runtime()?;
         Ok(move |request: Request<_>| {
             let (state, time) = (Arc::clone(&state), time.clone());
             let (head, body) = request.into_parts();

@@ -14,8 +14,8 @@
 //! | `POST /warm` | fetches every URL in its body, one per line |
 //! | `POST /reload` | reloads the configuration |
 //!
-//! It shares nothing with the client listeners, so it answers while those are full. Limits: 64 connections, of which a new one
-//! closes the oldest that waits for its client; a request head of 16 KiB, a request body of 1 MiB, 10 seconds to read each.
+//! It shares nothing with the client listeners, so it answers while those are full. Limits: 64 connections (at the limit a new one
+//! closes the oldest that waits for its client); a request head of 16 KiB, a request body of 1 MiB, 10 seconds to read each.
 //!
 //! Access: on the loopback without a token, every request is allowed. With a token, a request needs
 //! `Authorization: Bearer TOKEN` or, from a browser, the token as the password of any user. `/healthz` and `/readyz`

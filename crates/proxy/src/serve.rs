@@ -101,7 +101,7 @@ use stockade_http::{
 pub struct Proxy {
     router: Arc<ArcSwap<Router>>,
     cache: ResponseCache,
-    /// Or why there is none.
+    /// Or the reason why the file is missing.
     body_file: Result<Arc<BodyFile>, Arc<io::Error>>,
     runtime: LocalRuntime,
     rates: Arc<ClientRateLimiter>,
@@ -253,7 +253,7 @@ impl Proxy {
         of_origins.fold(self.cache.held_fill(), f64::max)
     }
 
-    /// The memory of large bodies, or why they are on the heap.
+    /// The memory of large bodies, or the reason why they are on the heap.
     pub fn body_file(&self) -> Result<&Arc<BodyFile>, &io::Error> {
         self.body_file.as_ref().map_err(|error| &**error)
     }

@@ -356,7 +356,7 @@ fn headers(remote: &Remote) -> Result<HeaderMap, OpenError> {
     headers.insert(USER_AGENT, AGENT);
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     if remote.has_credentials() {
-        let wrong = || remote.invalid("its user or its password is no UTF-8");
+        let wrong = || remote.invalid("its user or its password is not UTF-8");
         let (user, password) = remote.credentials().ok_or_else(wrong)?;
         let basic = format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")));
         let mut basic = HeaderValue::from_str(&basic).map_err(|_| wrong())?;

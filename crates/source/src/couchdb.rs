@@ -107,7 +107,7 @@ impl CouchDbSource {
             }
             StatusCode::NOT_FOUND if is_error(&response) => Ok(false),
             StatusCode::OK | StatusCode::NOT_FOUND => {
-                Err(self.client.failed("it is no CouchDB: check host, port and database"))
+                Err(self.client.failed("it is not a CouchDB: check host, port and database"))
             }
             _ => Err(self.client.failed(error_message(&response))),
         }

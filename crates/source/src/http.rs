@@ -162,7 +162,8 @@ impl fmt::Display for HttpLocation {
 impl HttpSource {
     fn target(&self, id: &str) -> Result<String, SourceError> {
         let target = self.target.with(id);
-        target.ok_or_else(|| self.client.failed(format!("`{id}` is no id: a server takes it for a folder")))
+        target
+            .ok_or_else(|| self.client.failed(format!("`{id}` is not an id: a server takes it for a folder")))
     }
 
     async fn get(&self, id: &str) -> Result<Option<Document>, SourceError> {
@@ -219,7 +220,7 @@ impl HttpSource {
         };
         let mut ids: Vec<Arc<str>> = serde_json::from_slice::<Vec<String>>(&listing)
             .map_err(|error| {
-                self.client.failed(format!("`ids`: {place} is no JSON array of strings: {error}"))
+                self.client.failed(format!("`ids`: {place} is not a JSON array of strings: {error}"))
             })?
             .into_iter()
             .map(Arc::from)

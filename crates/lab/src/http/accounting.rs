@@ -18,7 +18,7 @@ use stockade_model::units::{milliseconds, stretched};
 use stockade_record::record::{Accounting, Role, ThreadShares};
 
 use super::sampler::CounterPage;
-use crate::host::instant;
+use stockade_record::clock::instant;
 
 /// Between two readings. A thread counts from its first to its last one.
 const INTERVAL: Duration = Duration::from_millis(250);

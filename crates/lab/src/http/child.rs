@@ -20,7 +20,7 @@ use stockade_record::{
 };
 
 use super::fetch::get;
-use crate::host::instant;
+use stockade_record::clock::instant;
 
 /// The limit for the report of its address.
 const START_TIMEOUT: Duration = Duration::from_secs(20);

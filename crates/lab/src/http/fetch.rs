@@ -9,7 +9,7 @@ use stockade_http::{
     tls::Trust,
 };
 
-use crate::host::instant;
+use stockade_record::clock::instant;
 
 /// The limit of a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);

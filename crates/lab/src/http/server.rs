@@ -19,7 +19,7 @@ use super::{
     child::{pause, quoted_log},
     fetch::connect,
 };
-use crate::host::instant;
+use stockade_record::clock::instant;
 
 /// The limit from its start until it accepts connections.
 const START_TIMEOUT: Duration = Duration::from_secs(20);

@@ -366,7 +366,7 @@ fn app_settings(table: &mut Table<'_>, span: Range<usize>) -> Result<Map<String,
 #[schemars(inline, deny_unknown_fields)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub(super) struct RecipeOriginTable {
-    /// Over HTTP: the origin's recipe, as a file beside the experiment or written here.
+    /// Over HTTP: the origin's recipe, as a file next to the experiment or written here.
     recipe: RecipeForms,
     /// Over HTTP: address of the origin, where a foreign cache expects it. Default: a free port.
     listen: Option<String>,

@@ -4,6 +4,7 @@
 //! are `upstream`s here: `stockade_origin_*` are metrics of `stockade origin`.
 
 use stockade_cache::{GhostCounts, GhostStats, RequestStats, ShadowStats, StoreStats};
+use stockade_http::frontend::FrontendStats;
 use stockade_model::outcome::Outcomes;
 use stockade_record::telemetry::prometheus::Text;
 
@@ -44,6 +45,7 @@ pub(super) fn text(stats: &ProxyStats) -> String {
     let servers: Vec<_> = servers.iter().map(|(labels, server)| (&labels[..], *server)).collect();
     text.snapshots(OriginStats::METRICS, &origins);
     text.snapshots(ServerStats::METRICS, &servers);
+    text.snapshots(FrontendStats::METRICS, &[(&[], &stats.frontend)]);
     text.snapshots(ProxyStats::METRICS, &[(&[], stats)]);
     text.finish()
 }

@@ -49,7 +49,7 @@ impl CouchDbSource {
         if id.is_empty() || id.starts_with('_') {
             return Err(self
                 .client
-                .failed(format!("`{id}` is no id for CouchDB: begin it with another character")));
+                .failed(format!("`{id}` is not an id for CouchDB: begin it with another character")));
         }
         match serde_json::from_slice::<Map<String, Value>>(&document.body) {
             Ok(mut body) => {
@@ -59,7 +59,7 @@ impl CouchDbSource {
             }
             Err(_) => Err(self
                 .client
-                .failed(format!("document `{id}` is no JSON object: CouchDB holds nothing else"))),
+                .failed(format!("document `{id}` is not a JSON object: CouchDB holds nothing else"))),
         }
     }
 

@@ -18,7 +18,7 @@ const SERVICE: &str = "OTEL_SERVICE_NAME";
 
 /// A variable that cannot be used. Its value may be a secret, and is not printed.
 #[derive(Debug, thiserror::Error)]
-#[error("{0} has an entry that is no `name=value`: write entries such as `name=value,other=value`")]
+#[error("{0} has an entry that is not `name=value`: write entries such as `name=value,other=value`")]
 pub struct EnvironmentError(&'static str);
 
 /// Reads the URL of `--otlp`. Without a path, or with `/`, it is an endpoint, and `/v1/metrics` is appended.

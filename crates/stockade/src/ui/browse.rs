@@ -9,13 +9,13 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::Full;
 use stockade_http::server::{self, Connections};
-use stockade_lab::{
+use stockade_model::time::Live;
+use stockade_record::{
     compare::MIN_EFFECT,
     history::{self, IndexedRecord, IndexedRecords},
     report::html::{self, records},
     storage::{self, StorageError},
 };
-use stockade_model::time::Live;
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},

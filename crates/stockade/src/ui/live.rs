@@ -24,11 +24,11 @@ use http::{HeaderValue, Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::{Either, Full, StreamBody};
 use hyper::body::Frame;
 use stockade_http::server::{self, Connections};
-use stockade_lab::{
-    report::html::live::{Change, LiveEvent, LiveFeed, LivePage},
-    run::RunObserver,
-};
 use stockade_model::time::{Live, Runtime as _, before};
+use stockade_record::{
+    events::RunObserver,
+    report::html::live::{Change, LiveEvent, LiveFeed, LivePage},
+};
 use tokio::{
     net::TcpListener,
     sync::{mpsc, watch},
