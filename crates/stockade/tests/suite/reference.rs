@@ -409,7 +409,8 @@ fn settings_tables() -> String {
 
 /// The keys of `[load]` for all kinds of targets.
 fn load_keys() -> String {
-    let schema = fs::read_to_string(docs().join("../crates/stockade/experiment.schema.json")).expect("the schema");
+    let schema =
+        fs::read_to_string(docs().join("../crates/stockade/experiment.schema.json")).expect("the schema");
     let schema: Value = serde_json::from_str(&schema).expect("JSON");
     let mut rows = Vec::new();
     for (name, value) in properties(&schema, &schema["$defs"]["load"]) {
