@@ -364,7 +364,7 @@ impl Lifetime {
     }
 
     fn negative(loaded: Time, expires: Time) -> Self {
-        // Always due: a not-found is no hit.
+        // Always due: a not-found is not a hit.
         Self { due: Time::ZERO, loaded, expires, spans: Spans { spread_secs: -1.0, ..Spans::NONE } }
     }
 

@@ -50,7 +50,7 @@ const KEPT_KEYS_MAX: usize = 1 << 20;
 
 #[derive(Debug)]
 pub(crate) struct InvalidationLog {
-    /// The number of the last invalidation. While there is none, nothing else is read.
+    /// The number of the last invalidation. Before the first invalidation nothing else is read.
     newest: AtomicU64,
     /// Snapshots that are being read: their values have no [marks](super::load_mark).
     key_readers: AtomicUsize,

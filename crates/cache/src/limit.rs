@@ -71,7 +71,7 @@ impl Limit {
         self.max_object.unwrap_or(DEFAULT.min(bytes / 16)).min(bytes).min(u32::MAX as usize - 1)
     }
 
-    /// So many times this limit; at least one entry and one byte.
+    /// This limit, multiplied; at least one entry and one byte.
     #[must_use]
     pub fn times(&self, factor: f64) -> Self {
         let times = |size: usize| scaled(size, factor);
@@ -79,7 +79,7 @@ impl Limit {
         Self { entries, bytes, ..self.clone() }.with_fitting_object()
     }
 
-    /// The same limit, with a [`max_object`](Self::max_object) that is no larger than it.
+    /// The same limit, with a [`max_object`](Self::max_object) that does not exceed it.
     pub(crate) fn with_fitting_object(mut self) -> Self {
         if let Some((max_object, bytes)) = self.max_object.as_mut().zip(self.bytes) {
             *max_object = bytes.min(*max_object);

@@ -19,7 +19,7 @@ pub struct Policy {
     pub name: &'static str,
     /// The entry that is evicted first, with the source.
     pub summary: &'static str,
-    /// Bytes that the policy stores for each entry, beside those that every entry has.
+    /// Bytes that the policy stores for each entry, in addition to those that every entry has.
     pub entry_bytes: usize,
     start: fn() -> PolicyInstance,
 }
@@ -179,7 +179,7 @@ impl PolicyInstance {
 /// A cache starts with the first candidate of `shadow/choice.rs`, which also changes to others.
 const AUTO: Policy = Policy {
     name: "auto",
-    summary: "as sieve, s3-fifo, lru, lfu, lrw or gdsf, of which sampled ghosts choose one",
+    summary: "as sieve, s3-fifo, lru, lfu, lrw or gdsf: sampled ghosts choose one of them",
     // Of the two largest candidates, while one is replaced by the other.
     entry_bytes: <gdsf::Gdsf as EvictionPolicy>::ENTRY_BYTES
         + <s3_fifo::S3Fifo as EvictionPolicy>::ENTRY_BYTES,
@@ -204,7 +204,7 @@ impl Policy {
         })
     }
 
-    /// True for [`AUTO`](Self::AUTO), which is no policy itself.
+    /// True for [`AUTO`](Self::AUTO), which is not a policy itself.
     #[must_use]
     pub fn is_auto(&self) -> bool {
         self == Self::AUTO

@@ -159,7 +159,7 @@ impl Evictor {
         self.policy.on_remove(&mut self.entries, entry);
     }
 
-    /// Chooses an entry and forgets it; `None`: there is none.
+    /// Chooses an entry and forgets it; `None`: there are no entries.
     pub fn evict(&mut self) -> Option<u32> {
         self.policy.evict(&mut self.entries)
     }

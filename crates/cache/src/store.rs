@@ -71,7 +71,7 @@ const IN_TRANSIT_SPINS: usize = 10_000;
 /// the shard and dropped outside the lock.
 pub(crate) struct Store<K, V> {
     parts: Sharded<LockedShard<K, V>>,
-    /// The bytes of an entry beside those that its key and value own.
+    /// The bytes of an entry, without those that its key and value own.
     entry_bytes: usize,
     weight: Option<ByteAccount<K, V>>,
     /// False: the limit is 0.
@@ -113,7 +113,7 @@ pub(crate) struct StoreConfig<K, V> {
 }
 
 impl<K, V> StoreConfig<K, V> {
-    /// The bytes of an entry beside those that its key and value own, without those of the eviction policy.
+    /// The bytes of an entry, without those that its key and value own and those of the eviction policy.
     pub(crate) fn entry_bytes(&self) -> usize {
         Shard::<K, V>::ENTRY_BYTES + self.idle.map_or(0, |_| IdleTimes::ENTRY_BYTES)
     }

@@ -13,14 +13,14 @@
 //! **Connection limit.** At [`FrontendSettings::connections_max`] a new connection replaces another one, the longest idle of a
 //! sample, as in nginx; a connection that has not begun its first request counts as idle. The order of replacement:
 //! 1. an idle connection of a client with more than an eighth of all connections;
-//! 2. a connection of such a client whose request is incomplete, or whose response is not read;
-//! 3. an idle connection of any client, unless the new one belongs to such a client;
+//! 2. a connection of that client whose request is incomplete, or whose response is not read;
+//! 3. an idle connection of any client, unless the new one belongs to a client with more than an eighth;
 //! 4. with the same exception, a connection that waits for a trusted proxy.
 //!
 //! Behind the PROXY protocol a connection is admitted before its client is known; if that client has more than an eighth of a
 //! full table, the new connection is closed.
 //!
-//! If there is none, a new plain connection gets a 503 and a new encrypted one is closed. When file descriptors run out,
+//! If there is no connection to close, a new plain connection gets a 503 and a new encrypted one is closed. When file descriptors run out,
 //! connections are closed in the same order. The new connection takes one that was kept in `reserve`: it is served if another one
 //! closes for it, and otherwise refused in the same way.
 //!
@@ -29,7 +29,7 @@
 //! [`FrontendSettings::connections_per_client_max`] loses its own longest idle connection.
 //!
 //! **Rejected requests.** hyper frames requests. It normalises some heads before a handler sees them (`Content-Length`
-//! beside `Transfer-Encoding`, repeated lengths, lines that end in a bare LF): `scan` reads the same bytes and rejects
+//! with `Transfer-Encoding`, repeated lengths, lines that end in a bare LF): `scan` reads the same bytes and rejects
 //! those. [`head`] checks the rest. A rejected request is the last one of its connection. The proxy forwards parsed
 //! requests only, with new framing.
 
@@ -85,7 +85,7 @@ use crate::locks::Lock;
 
 pub use body::{ClientBody, ClientBodyError};
 pub use client::{ClientNetwork, ClientPrefix};
-pub use counts::{CloseReason, FrontendCounts};
+pub use counts::{CloseReason, FrontendStats};
 pub use handler::{Handler, HandlerResponse, RefusedHead, RefusedRequest, ResponseRecord, SentBody};
 pub use settings::{ClientPressure, FrontendSettings};
 pub use state::ConnectionInfo;
@@ -261,15 +261,15 @@ impl Frontend {
     }
 
     #[must_use]
-    pub fn counts(&self) -> FrontendCounts {
-        let mut counts = FrontendCounts::default();
-        self.counters.iter().for_each(|counters| counters.add_to(&mut counts));
+    pub fn stats(&self) -> FrontendStats {
+        let mut stats = FrontendStats::default();
+        self.counters.iter().for_each(|counters| counters.add_to(&mut stats));
         for worker in &self.workers {
-            counts.workers += 1;
-            counts.worker_busy += worker.worker_total_busy_duration(0);
-            counts.worker_parks += worker.worker_park_count(0);
+            stats.workers += 1;
+            stats.worker_busy_seconds += worker.worker_total_busy_duration(0).as_secs_f64();
+            stats.worker_parks += worker.worker_park_count(0);
         }
-        counts
+        stats
     }
 
     /// From now on each response of HTTP/1 closes its connection, so that clients go elsewhere. New connections are accepted as
@@ -284,11 +284,11 @@ impl Frontend {
     /// Blocks at most for that timeout and some 2 s.
     #[must_use]
     pub fn drain(self) -> DrainSummary {
-        let before = self.counts();
+        let before = self.stats();
         self.run_state.send_replace(RunState::Draining);
         let aborted = self.join(self.drain_timeout + STOP_TIMEOUT);
-        let after = self.counts();
-        let ended = |counts: FrontendCounts| counts.requests - counts.in_flight;
+        let after = self.stats();
+        let ended = |stats: FrontendStats| stats.requests_received - stats.requests_in_flight;
         DrainSummary { finished: (ended(after) - ended(before)).saturating_sub(aborted), aborted }
     }
 
@@ -302,7 +302,7 @@ impl Frontend {
             match self.stopped.recv_timeout(deadline.saturating_duration_since(now())) {
                 Ok(requests) => aborted += requests,
                 // The handler blocks the thread.
-                Err(RecvTimeoutError::Timeout) => return aborted + self.counts().in_flight,
+                Err(RecvTimeoutError::Timeout) => return aborted + self.stats().requests_in_flight,
                 Err(RecvTimeoutError::Disconnected) => return aborted,
             }
             self.running.fetch_sub(1, Relaxed);

@@ -17,8 +17,8 @@ use std::{
 use http::Uri;
 use serde_json::Value;
 use stockade_cache::RedisTier;
+use stockade_model::proc::{own_resident_bytes, own_unshared_bytes, raise_open_files};
 use stockade_model::time::{Runtime, Time};
-use stockade_net::proc::{own_resident_bytes, own_unshared_bytes, raise_open_files};
 use tokio::{runtime::Handle, sync::Mutex as AsyncMutex};
 
 use crate::{
@@ -258,7 +258,7 @@ impl ServerState {
             process: own_unshared_bytes()?,
             body_file: body_file.unwrap_or_default(),
             counted: usage.used.saturating_sub(usage.set_aside) as u64,
-            client_connections: self.frontend().as_ref()?.counts().open,
+            client_connections: self.frontend().as_ref()?.stats().connections,
             origin_connections: origins.map(|origin| origin.connections_busy + origin.connections_idle).sum(),
         })
     }
@@ -284,7 +284,7 @@ impl ServerState {
         let new = (self.read_config)()?;
         let changes = diff(&current.config, &new);
         let config = new.reloadable(&current.config);
-        // Everything that can fail comes first, so that the whole configuration is applied or none of it.
+        // Everything that can fail comes first, so that the whole configuration is applied or nothing.
         let certificate = certificate(&config).as_ref().map(ServerCertificate::load).transpose();
         let certificate = certificate.map_err(|error| error.to_string())?;
         let log_config = config.log.clone();
@@ -307,7 +307,7 @@ impl Control for AdminControl {
         let state = &*self.0;
         let router = state.proxy.router();
         let cache = state.proxy.cache();
-        let counts = state.frontend().as_ref().map(Frontend::counts).unwrap_or_default();
+        let frontend = state.frontend().as_ref().map(Frontend::stats).unwrap_or_default();
         let limit = &router.config.limit;
         ProxyStats {
             uptime_seconds: (state.local.now() - state.started_at).as_secs_f64(),
@@ -318,15 +318,8 @@ impl Control for AdminControl {
             bytes_limit: limit.bytes.map(|bytes| bytes as u64),
             store: cache.stats().store(),
             shadow: cache.shadow_stats(),
-            connections: counts.open,
-            connections_accepted: counts.connections,
-            workers: counts.workers,
-            worker_busy_seconds: counts.worker_busy.as_secs_f64(),
-            worker_parks: counts.worker_parks,
-            connections_refused: counts.refused,
-            proxy_protocol_refused: counts.proxy_protocol_refused,
+            frontend,
             requests_refused: state.proxy.rate_refusals(),
-            requests_in_flight: counts.in_flight,
             resident_bytes: own_resident_bytes(),
             log_dropped: state.log.as_ref().map_or(0, AccessLogWriter::dropped),
         }

@@ -62,11 +62,11 @@ pub(super) trait EvictionPolicy: Debug + Default {
     /// The entry leaves for another reason than eviction.
     fn on_remove(&mut self, entries: &mut impl PolicyEntries, slot: Slot);
 
-    /// Chooses an entry and forgets it; `None`: there is none.
+    /// Chooses an entry and forgets it; `None`: there are no entries.
     fn evict(&mut self, entries: &mut impl PolicyEntries) -> Option<Slot>;
 
     /// Forgets the entry that is next in the policy's order, the one of least use first, for a [switch](super::switch)
-    /// to another policy. Returns it with its hits as far as they are known. Later calls are no evictions either: the
+    /// to another policy. Returns it with its hits as far as they are known. Later calls are not evictions either: the
     /// order is all that they have to keep.
     fn take_next(&mut self, entries: &mut impl PolicyEntries) -> Option<(Slot, u32)> {
         Some((self.evict(entries)?, 0))

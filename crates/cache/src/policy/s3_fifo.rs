@@ -99,7 +99,7 @@ impl EvictionPolicy for S3Fifo {
 
     fn list(&self, entries: &impl PolicyEntries, list: &mut Vec<Listed>) {
         self.small.list(entries, list, |mark| mark);
-        // So many hits bring an entry to the main queue again.
+        // This number of hits brings an entry to the main queue again.
         self.main.list(entries, list, |mark| (mark & !MAIN).max(HITS_TO_PROMOTE));
     }
 

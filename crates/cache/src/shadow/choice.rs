@@ -127,7 +127,7 @@ mod tests {
                 1 => misses(active),
                 4 => misses(other),
                 2 => misses(1_000),
-                _ => panic!("ghost {ghost} is no candidate"),
+                _ => panic!("ghost {ghost} is not a candidate"),
             };
             let chosen = choice.request(weight, |ghost| (loads(ghost), entries));
             assert!(chosen.is_none_or(|policy| policy == Policy::LRU && choice.active() == policy));

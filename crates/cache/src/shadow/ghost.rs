@@ -297,7 +297,7 @@ impl SimulatedCache {
         }
     }
 
-    /// Drops a key of which the policy knows nothing any more.
+    /// Drops a key that the policy has forgotten.
     fn forget(&mut self, number: Slot, keys: &mut Keys) {
         self.used_entries -= 1;
         self.used_bytes -= self.entries.0[number as usize].weight as usize;

@@ -268,7 +268,7 @@ impl ReservedBytes {
         self.bytes
     }
 
-    /// Bytes in use beside this reservation, without those reserved for loads.
+    /// Bytes in use outside this reservation, without those reserved for loads.
     pub(crate) fn used_by_others(&self) -> usize {
         self.budget.stored().saturating_sub(self.bytes)
     }

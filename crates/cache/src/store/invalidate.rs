@@ -187,7 +187,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         count
     }
 
-    /// Carries out pending invalidations until so many slots have been examined. Returns true if there may be more.
+    /// Carries out pending invalidations until `most` slots have been examined. Returns true if there may be more.
     pub(crate) fn carry_out(&self, most: usize) -> bool {
         let mut examined = 0;
         for part in self.parts.iter() {

@@ -1,4 +1,4 @@
-//! All entries of the store, read a few at a time beside lookups and stores.
+//! All entries of the store, read a few at a time while lookups and stores continue.
 
 use std::hash::Hash;
 

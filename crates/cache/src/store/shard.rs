@@ -239,7 +239,7 @@ impl<K, V> PolicyEntries for Vec<Option<Entry<K, V>>> {
 }
 
 impl<K, V> Shard<K, V> {
-    /// Bytes of an entry beside those that its key and value own: its slot, its spans, and its share of the index, which is
+    /// Bytes of an entry, without those that its key and value own: its slot, its spans, and its share of the index, which is
     /// between seven sixteenths and seven eighths full.
     pub(crate) const ENTRY_BYTES: usize =
         size_of::<Option<Entry<K, V>>>() + size_of::<Spans>() + 2 * (size_of::<Slot>() + 1);

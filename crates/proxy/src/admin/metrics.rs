@@ -7,6 +7,8 @@ use stockade_cache::{GhostCounts, GhostStats, RequestStats, ShadowStats, StoreSt
 use stockade_model::outcome::Outcomes;
 use stockade_record::telemetry::prometheus::Text;
 
+use crate::frontend::FrontendStats;
+
 use super::stats::{OriginStats, ProxyStats, RouteStats, ServerStats};
 
 pub(super) use stockade_record::telemetry::prometheus::CONTENT_TYPE;
@@ -44,6 +46,7 @@ pub(super) fn text(stats: &ProxyStats) -> String {
     let servers: Vec<_> = servers.iter().map(|(labels, server)| (&labels[..], *server)).collect();
     text.snapshots(OriginStats::METRICS, &origins);
     text.snapshots(ServerStats::METRICS, &servers);
+    text.snapshots(FrontendStats::METRICS, &[(&[], &stats.frontend)]);
     text.snapshots(ProxyStats::METRICS, &[(&[], stats)]);
     text.finish()
 }

@@ -5,6 +5,8 @@ use stockade_cache::{BreakerState, RequestStats, ShadowStats, StoreStats};
 use stockade_model::{outcome::Outcomes, snapshot, telemetry::MetricValue};
 use stockade_record::telemetry::{HistogramDeclaration, TimeHistogram};
 
+use crate::frontend::FrontendStats;
+
 snapshot! {
     /// The proxy as a whole. Counters are since the start.
     #[derive(Serialize, Deserialize)]
@@ -18,33 +20,20 @@ snapshot! {
         entries_limit: Option<u64> = gauge "stockade_entries_limit",
         /// Bound of the bytes, where they are limited.
         bytes_limit: Option<u64> = gauge "stockade_bytes_limit" in Bytes,
-        /// Connections of clients now.
-        connections: u64 = gauge "stockade_connections",
-        /// Connections of clients that were accepted.
-        connections_accepted: u64 = counter "stockade_connections_accepted_total",
-        /// Connections of clients that were refused at the limit.
-        connections_refused: u64 = counter "stockade_connections_refused_total",
-        /// Connections to `listen_proxy_protocol` that were not from a trusted proxy, or began with no valid header.
-        proxy_protocol_refused: u64 = counter "stockade_proxy_protocol_refused_total",
         /// Requests beyond the rate of their client, refused with 429.
         requests_refused: u64 = counter "stockade_requests_refused_total",
-        /// Requests in flight now.
-        requests_in_flight: u64 = gauge "stockade_requests_in_flight",
-        /// Threads that serve clients.
-        workers: u64 = gauge "stockade_workers",
-        /// Time in which the runtimes of these threads had work, summed over the threads.
-        worker_busy_seconds: f64 = counter "stockade_worker_busy_seconds_total" in Seconds,
-        /// How often these threads had no work and parked.
-        worker_parks: u64 = counter "stockade_worker_parks_total",
         /// Resident memory of the process.
         resident_bytes: Option<u64> = gauge "process_resident_memory_bytes" in Bytes,
         /// Lines that the access log lacks.
         log_dropped: u64 = counter "stockade_log_dropped_total",
         +
+        /// Connections and requests of clients.
+        #[serde(flatten)]
+        frontend: FrontendStats,
         /// Contents of the store.
         #[serde(flatten)]
         store: StoreStats,
-        /// The ghosts beside the cache; absent without `--shadow`.
+        /// The ghosts of the cache; absent without `--shadow`.
         shadow: Option<ShadowStats>,
         /// By route, in the order in which they are tried.
         routes: Vec<RouteStats>,

@@ -51,7 +51,7 @@ pub(super) struct ConfigFile {
     /// together; default: { bytes = "256MiB" }.
     #[cfg_attr(feature = "schema", schemars(with = "Option<CacheTable<SharedTierUrl>>"))]
     pub(super) cache: Option<Spanned<CacheTable<SharedTierUrl>>>,
-    /// Ghosts: other sizes, policies and ttls, simulated beside the cache over a sample of the keys. Default: none.
+    /// Ghosts: other sizes, policies and ttls, simulated alongside the cache over a sample of the keys. Default: none.
     #[cfg_attr(feature = "schema", schemars(with = "Option<ShadowSection>"))]
     pub(super) shadow: Option<Spanned<ShadowSection>>,
     /// The responses of the cache in a file: a restarted proxy begins with them. Default: none.
@@ -122,12 +122,12 @@ pub(super) struct ShadowSection {
     pub(super) keys: Option<ShadowKeys>,
 }
 
-/// Beside the file are the purges since it was written, so that nothing purged comes back.
+/// Next to the file are the purges since it was written, so that nothing purged comes back.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(JsonSchema), schemars(inline))]
 pub(super) struct SnapshotSection {
-    /// The file; it and those beside it are as large as the cache, twice while a new one is written.
+    /// The file; it and those next to it are as large as the cache, twice while a new one is written.
     pub(super) path: PathBuf,
     /// Between two snapshots; one more is written when the proxy stops. Default: "1m".
     pub(super) every: Option<TextValue<PositiveDuration>>,

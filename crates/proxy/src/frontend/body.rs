@@ -41,7 +41,7 @@ pub enum ClientBodyError {
 struct BoundedBody {
     incoming: Incoming,
     connection: Arc<ConnectionState>,
-    /// False for HTTP/2, where a connection has other requests beside one that waits.
+    /// False for HTTP/2, where a connection has other requests while one waits.
     is_http1: bool,
     /// Read by [`ClientBody::has_content`].
     first: Option<Bytes>,
@@ -185,7 +185,7 @@ impl BoundedBody {
                 Poll::Pending => match self.poll_timeout(cx) {
                     Poll::Pending => return Poll::Pending,
                     Poll::Ready(()) => {
-                        self.connection.thread.counters.record_close(CloseReason::Body);
+                        self.connection.thread.counters.closed(CloseReason::Body).increment();
                         self.error = Some(ClientBodyError::TooSlow);
                     }
                 },

@@ -29,7 +29,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::{
     client::ClientNetwork,
-    counts::{CloseReason, increment},
+    counts::CloseReason,
     handler::{Handler, RefusedRequest},
     http2::StreamExecutor,
     proxy_protocol::{self, ProxiedConnection},
@@ -87,7 +87,7 @@ pub(super) async fn serve_proxied<H: Handler>(
         Err(error) => {
             // Others have closed the connection, as health checks over TCP do.
             if error.kind() == io::ErrorKind::InvalidData {
-                increment(&state.thread.counters.proxy_protocol_refused);
+                state.thread.counters.proxy_protocol_refused.increment();
             }
             return;
         }
@@ -100,7 +100,7 @@ pub(super) async fn serve_proxied<H: Handler>(
         }
     };
     if is_refused {
-        increment(&state.thread.counters.refused);
+        state.thread.counters.connections_refused.increment();
         return;
     }
     serve(tcp, tls, connection).await;
@@ -149,7 +149,7 @@ pub(super) async fn serve<H: Handler>(
             }
         }
         ServeOutcome::Completed(Err(_)) | ServeOutcome::Expired(_) => {
-            increment(&state.thread.counters.tls_failures);
+            state.thread.counters.tls_failures.increment();
         }
         ServeOutcome::Aborted => {}
     }
@@ -168,7 +168,7 @@ fn close_if_silent(tcp: &TcpStream, state: &ConnectionState) {
 async fn refuse_plain_text<H: Handler>(tcp: TcpStream, context: &ConnectionContext<H>) {
     let status = StatusCode::BAD_REQUEST;
     let reason = "The plain HTTP request was sent to HTTPS port";
-    increment(&context.state.thread.counters.tls_failures);
+    context.state.thread.counters.tls_failures.increment();
     note_unparsed(context, status, reason);
     let text = format!("{status}: {reason}\n");
     let response = format!(
@@ -237,7 +237,7 @@ async fn serve_http1<H: Handler, S: ClientStream>(
         ServeOutcome::Completed(result) => {
             let malformed = result.err().filter(hyper::Error::is_parse);
             if let Some(error) = &malformed {
-                increment(&state.thread.counters.malformed);
+                state.thread.counters.requests_malformed.increment();
                 note_malformed(&context, error);
             }
             if malformed.is_some() || stream.may_have_unread_input() {
@@ -351,7 +351,7 @@ async fn run_guarded<F: Future + Unpin>(
             let (deadline, reason) = state.deadline();
             let now = time.now();
             if deadline <= now {
-                state.thread.counters.record_close(reason);
+                state.thread.counters.closed(reason).increment();
                 return Poll::Ready(ServeOutcome::Expired(reason));
             }
             // An HTTP/2 client has to acknowledge the GOAWAY; a disconnected one never does.

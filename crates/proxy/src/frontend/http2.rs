@@ -1,4 +1,4 @@
-//! Tasks of HTTP/2 streams, which run beside their connection, each with timeouts of its own.
+//! Tasks of HTTP/2 streams, which run apart from the task of their connection, each with timeouts of its own.
 
 use std::{
     future::{Future, poll_fn},
@@ -63,6 +63,6 @@ async fn run_bounded(task: impl Future<Output = ()>, stream: Arc<Http2Stream>, t
     })
     .await;
     if let Some(reason) = expired {
-        thread.counters.record_close(reason);
+        thread.counters.closed(reason).increment();
     }
 }

@@ -24,7 +24,6 @@ use pin_project_lite::pin_project;
 
 use super::{
     body::ClientBody,
-    counts::increment,
     handler::{Handler, HandlerResponse, PendingHandler, RefusedRequest, ResponseRecord, SentBody},
     head::{self, Rejection},
     request_memory::request_bytes,
@@ -119,7 +118,7 @@ pub(super) fn respond<H: Handler>(
         Ok(())
     });
     if let Err(rejection) = checked {
-        increment(&thread.counters.malformed);
+        thread.counters.requests_malformed.increment();
         let Rejection { status, reason } = rejection;
         let refused = RefusedRequest { head: Some((&request).into()), status, reason };
         connection.handler.note_refusal(&refused, connection.info);

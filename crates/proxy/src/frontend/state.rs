@@ -21,7 +21,7 @@ use stockade_model::time::{Live, Runtime, Time};
 
 use super::{
     client::ClientNetwork,
-    counts::{CloseReason, ThreadCounters, increment},
+    counts::{CloseReason, Counter, ThreadCounters},
     deadline::{WaitStarts, deadline, shortest_timeout},
     head::Rejection,
     request_memory::{RequestCharge, RequestMemory},
@@ -94,8 +94,8 @@ pub(super) struct ConnectionState {
     /// When the body of the HTTP/1 request in flight began to be waited for.
     body_waited_since: AtomicU64,
     requests: AtomicU64,
-    completed: AtomicU64,
-    cancelled: AtomicU64,
+    completed: Counter,
+    cancelled: Counter,
     /// How many heads the scanner accepted.
     heads_accepted: AtomicU64,
     rejection: OnceLock<Rejection>,
@@ -157,8 +157,8 @@ impl ConnectionState {
             request_since: none(),
             body_waited_since: none(),
             requests: zero(),
-            completed: zero(),
-            cancelled: zero(),
+            completed: Counter::default(),
+            cancelled: Counter::default(),
             heads_accepted: zero(),
             rejection: OnceLock::new(),
             is_in_body: AtomicBool::new(false),
@@ -225,7 +225,7 @@ impl ConnectionState {
 
     /// Returns the number of the request on its connection, from 0.
     pub(super) fn begin_request(self: &Arc<Self>, stream: Option<Arc<Http2Stream>>) -> (u64, RequestGuard) {
-        increment(&self.thread.counters.requests);
+        self.thread.counters.requests_received.increment();
         let number = self.requests.load(Relaxed);
         self.requests.store(number + 1, Relaxed);
         if stream.is_none() && self.thread.settings.total_timeout.is_some() {
@@ -263,7 +263,7 @@ impl ConnectionState {
     }
 
     fn requests_in_flight(&self) -> u64 {
-        let ended = self.completed.load(Relaxed) + self.cancelled.load(Relaxed);
+        let ended = self.completed.get() + self.cancelled.get();
         self.requests.load(Relaxed).saturating_sub(ended)
     }
 
@@ -393,20 +393,20 @@ impl ConnectionState {
 impl Drop for RequestGuard {
     fn drop(&mut self) {
         let connection = &self.connection;
-        increment(&connection.thread.counters.requests_ended);
+        connection.thread.counters.requests_ended.increment();
         connection.idle_since.store(connection.now(), Relaxed);
         if let Some(stream) = &self.stream {
             stream.has_ended.store(true, Relaxed);
         }
         if self.is_complete || self.stream.is_none() {
-            return increment(&connection.completed);
+            return connection.completed.increment();
         }
-        increment(&connection.cancelled);
+        connection.cancelled.increment();
         // A client that cancels more than it lets complete attacks (CVE-2023-44487).
-        if connection.cancelled.load(Relaxed) > CANCELLED_FREE + connection.completed.load(Relaxed)
+        if connection.cancelled.get() > CANCELLED_FREE + connection.completed.get()
             && connection.close_request() != CloseRequest::Immediate
         {
-            connection.thread.counters.record_close(CloseReason::Resets);
+            connection.thread.counters.closed(CloseReason::Resets).increment();
             connection.request_close(CloseRequest::Immediate);
         }
     }

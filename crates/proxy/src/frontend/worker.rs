@@ -26,7 +26,7 @@ use tokio::{
 use super::{
     client::ClientNetwork,
     connection::{self, discard_input},
-    counts::{CloseReason, FrontendCounts, increment},
+    counts::{CloseReason, FrontendStats},
     handler::Handler,
     listener::{BACKLOG, BoundSocket, ClientListener, ListenerKind},
     reserve::DescriptorReserve,
@@ -127,11 +127,11 @@ impl<H: Handler> FrontendWorker<H> {
                 // Out of file descriptors or memory.
                 Err(_) => {
                     if is_connection_queued(&listener.listener) {
-                        increment(&counters.accept_failures);
+                        counters.accept_failures.increment();
                         let evicted = (0..EVICTED_AT_ONCE)
                             .take_while(|_| table.evict(*number, self.thread.settings.connections_max, None))
+                            .inspect(|_| counters.closed(CloseReason::Evicted).increment())
                             .count();
-                        counters.evicted.fetch_add(evicted as u64, Relaxed);
                         if self.accept_with_reserve(listener, evicted > 0) {
                             // Evicted connections close here.
                             yield_now().await;
@@ -146,7 +146,7 @@ impl<H: Handler> FrontendWorker<H> {
         }
     }
 
-    /// Accepts a queued connection with a descriptor of the reserve, and serves or refuses it. False: there was none, or another
+    /// Accepts a queued connection with a descriptor of the reserve, and serves or refuses it. False: no connection was queued, or another
     /// thread has taken it.
     fn accept_with_reserve(&self, listener: &ClientListener, is_served: bool) -> bool {
         let ThreadContext { counters, time, .. } = &*self.thread;
@@ -164,9 +164,9 @@ impl<H: Handler> FrontendWorker<H> {
             self.admit(tcp, remote, listener.address, listener.kind);
             return true;
         }
-        increment(&counters.connections);
-        increment(&counters.connections_ended);
-        increment(&counters.refused);
+        counters.connections_accepted.increment();
+        counters.connections_ended.increment();
+        counters.connections_refused.increment();
         let response = if listener.kind.is_tls { b"" } else { REFUSAL_RESPONSE };
         let is_first = !reserve.has_refused();
         reserve.refuse(tcp, response);
@@ -186,12 +186,12 @@ impl<H: Handler> FrontendWorker<H> {
     fn admit(&self, tcp: TcpStream, remote: SocketAddr, local: SocketAddr, kind: ListenerKind) {
         let Self { table, tls, .. } = self;
         let ThreadContext { settings, time, counters, number, .. } = &*self.thread;
-        increment(&counters.connections);
+        counters.connections_accepted.increment();
         let ListenerKind { is_tls, has_proxy_header } = kind;
         let is_trusted = settings.trusted_proxies.contains(remote.ip());
         if has_proxy_header && !is_trusted {
-            increment(&counters.proxy_protocol_refused);
-            increment(&counters.connections_ended);
+            counters.proxy_protocol_refused.increment();
+            counters.connections_ended.increment();
             return;
         }
         let client = (!is_trusted).then(|| ClientNetwork::of(remote.ip(), settings.client_prefix));
@@ -202,12 +202,12 @@ impl<H: Handler> FrontendWorker<H> {
         if client.is_some_and(has_too_many)
             || is_full && !table.evict(*number, settings.connections_max, client)
         {
-            increment(&counters.refused);
+            counters.connections_refused.increment();
             self.refuse(tcp, kind);
             return;
         }
         if is_full {
-            increment(&counters.evicted);
+            counters.closed(CloseReason::Evicted).increment();
         }
         let (handler, info) = (self.handler.clone(), ConnectionInfo { remote, local, is_tls });
         let state = ConnectionState::new(Arc::clone(&self.thread));
@@ -230,7 +230,7 @@ impl<H: Handler> FrontendWorker<H> {
     /// Sends a 503, unless the client expects TLS.
     fn refuse(&self, mut tcp: TcpStream, kind: ListenerKind) {
         if kind.is_tls || self.lingering.load(Relaxed) >= LINGERING_MAX {
-            increment(&self.thread.counters.connections_ended);
+            self.thread.counters.connections_ended.increment();
             return;
         }
         let (thread, lingering) = (Arc::clone(&self.thread), Arc::clone(&self.lingering));
@@ -243,7 +243,7 @@ impl<H: Handler> FrontendWorker<H> {
             };
             let _ = before(&thread.time, thread.time.now() + LINGER, closed_by_client).await;
             lingering.fetch_sub(1, AcqRel);
-            increment(&thread.counters.connections_ended);
+            thread.counters.connections_ended.increment();
         });
     }
 
@@ -286,15 +286,15 @@ async fn drain(thread: &ThreadContext, table: &ConnectionTable, run_state: &mut 
 
 /// Closes the remaining connections. Returns how many requests were in flight.
 async fn abort(thread: &ThreadContext, table: &ConnectionTable) -> u64 {
-    let mut counts = FrontendCounts::default();
-    thread.counters.add_to(&mut counts);
-    for _ in 0..counts.in_flight {
-        thread.counters.record_close(CloseReason::Drain);
+    let mut stats = FrontendStats::default();
+    thread.counters.add_to(&mut stats);
+    for _ in 0..stats.requests_in_flight {
+        thread.counters.closed(CloseReason::Drain).increment();
     }
     let connections = table.thread(thread.number);
     connections.request_close(CloseRequest::Immediate);
     let _ = before(&thread.time, thread.time.now() + ABORT_TIMEOUT, connections.wait_until_empty()).await;
-    counts.in_flight
+    stats.requests_in_flight
 }
 
 /// False if no connection is queued: without a free file descriptor Linux fails an accept before it looks into the queue.

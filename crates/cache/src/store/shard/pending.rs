@@ -32,7 +32,7 @@ pub(super) struct PendingInvalidation {
 #[derive(Debug, Default)]
 pub(super) struct PendingInvalidations {
     list: Vec<PendingInvalidation>,
-    /// A removal of all concerns entries up to this version. 0: there is none.
+    /// A removal of all concerns entries up to this version. 0: no removal is pending.
     removed_through: Version,
     /// Entries that it has not removed yet.
     removed: usize,
@@ -47,7 +47,7 @@ pub(crate) struct CarriedOut {
     pub(crate) at: Time,
 }
 
-/// True after so many stores that the numbers of versions may soon begin again: an old entry may have a higher one than a new entry.
+/// True once `stores` is so high that the numbers of versions may soon begin again: an old entry may have a higher one than a new entry.
 pub(super) fn is_old(stores: u64) -> bool {
     stores > u64::from(u32::MAX / 2)
 }

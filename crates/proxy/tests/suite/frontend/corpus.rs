@@ -66,7 +66,7 @@ fn ambiguous_requests_are_rejected() {
     assert!(requests.iter().all(|line| !line.contains("smuggled")), "{requests:?}");
     // Only a malformed body reaches the handler: as an error.
     assert!(requests.iter().all(|line| line.ends_with("malformed or incomplete")), "{requests:?}");
-    assert_eq!(frontend.counts().malformed + requests.len() as u64, cases.len() as u64);
+    assert_eq!(frontend.stats().requests_malformed + requests.len() as u64, cases.len() as u64);
 }
 
 /// One byte at a time: the result does not depend on the boundaries of reads.

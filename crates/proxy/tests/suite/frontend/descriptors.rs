@@ -10,7 +10,7 @@ use stockade_proxy::frontend::FrontendSettings;
 use stockade_services::in_own_process;
 
 use crate::frontend::support::{
-    HANG_GUARD, connect, exchange, read_response, read_to_close, start, status, wait_for_counts,
+    HANG_GUARD, connect, exchange, read_response, read_to_close, start, status, wait_for_stats,
 };
 
 /// The minimum number of accepted connections.
@@ -32,7 +32,7 @@ fn run_with_a_limit_that_falls() {
     let address = frontend.addresses()[0];
     let mut held = connect(address);
     held.write_all(b"GET /held HTTP/1.1\r\nHost: a\r\n\r\n").expect("the kernel buffers the request");
-    wait_for_counts(&frontend, |counts| counts.in_flight == 1);
+    wait_for_stats(&frontend, |stats| stats.requests_in_flight == 1);
     // Sockets of clients, which connect when no descriptor is left.
     let mut sockets: Vec<_> = (0..43)
         .map(|_| rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("a descriptor"))
@@ -67,7 +67,7 @@ fn run_with_a_limit_that_falls() {
     // Below the descriptors that are kept none is of use: accepts are tried again.
     set_limit(3);
     let mut queued = open();
-    assert_pause_between_accepts(|| frontend.counts().accept_failures);
+    assert_pause_between_accepts(|| frontend.stats().accept_failures);
     setrlimit(Resource::Nofile, unlimited).expect("the limit may rise");
     // The limit may rise between a failed accept and the one with a kept descriptor, which is refused.
     let answer = read_response(&mut queued).1;
@@ -100,7 +100,7 @@ fn run_with_80_descriptors() {
         busy.push(tcp);
         // Some are accepted before the clients have all the descriptors.
         let accepted = busy.len().min(ACCEPTED_MIN) as u64;
-        wait_for_counts(&frontend, |counts| counts.in_flight >= accepted);
+        wait_for_stats(&frontend, |stats| stats.requests_in_flight >= accepted);
     }
     // A new client takes the last one, and is answered at once.
     drop(spare);
@@ -115,10 +115,10 @@ fn run_with_80_descriptors() {
     let (held, refused): (Vec<_>, Vec<_>) = answered.partition(|(_, body)| body == "held");
     assert!(held.len() >= ACCEPTED_MIN, "{} of {all}", held.len());
     assert!(refused.iter().all(|(head, _)| status(head) == "503"));
-    wait_for_counts(&frontend, |counts| counts.in_flight == 0 && counts.open == 0);
+    wait_for_stats(&frontend, |stats| stats.requests_in_flight == 0 && stats.connections == 0);
 
     // Idle connections are evicted in favour of queued ones, until the last is answered.
-    let (requests, evicted) = (frontend.counts().requests, frontend.counts().evicted);
+    let (requests, evicted) = (frontend.stats().requests_received, frontend.stats().closed_evicted);
     let mut idle = Vec::new();
     let open_idle = || {
         let mut tcp = TcpStream::connect(address).ok()?;
@@ -130,15 +130,17 @@ fn run_with_80_descriptors() {
     while let Some(tcp) = open_idle() {
         idle.push(tcp);
         let answered = requests + idle.len().min(ACCEPTED_MIN) as u64;
-        wait_for_counts(&frontend, |counts| counts.requests >= answered);
+        wait_for_stats(&frontend, |stats| stats.requests_received >= answered);
     }
-    wait_for_counts(&frontend, |counts| counts.evicted > evicted || counts.open == idle.len() as u64);
-    if frontend.counts().evicted == evicted {
+    wait_for_stats(&frontend, |stats| {
+        stats.closed_evicted > evicted || stats.connections == idle.len() as u64
+    });
+    if frontend.stats().closed_evicted == evicted {
         drop(spare);
         idle.push(retry(open_idle));
     }
     assert_eq!(read_response(idle.last_mut().expect("one was opened")).1, "hello");
-    wait_for_counts(&frontend, |counts| counts.evicted > evicted);
+    wait_for_stats(&frontend, |stats| stats.closed_evicted > evicted);
     drop(idle);
     let response = exchange(address, b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     assert_eq!(status(&response), "200");

@@ -18,7 +18,7 @@ use stockade_proxy::frontend::{
 use tokio::{runtime::Handle, sync::Semaphore};
 
 use crate::frontend::support::{
-    SHORT, TestHandler, connect, read_response, read_to_close, send, start, wait_for_counts,
+    SHORT, TestHandler, connect, read_response, read_to_close, send, start, wait_for_stats,
 };
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -33,7 +33,9 @@ fn drain_closes_idle_and_finishes_busy_connections() {
     send(&mut idle, GET);
     assert_eq!(read_response(&mut idle).1, "hello");
     send(&mut busy, GET_HELD);
-    wait_for_counts(&frontend, |counts| (counts.requests, counts.in_flight, counts.open) == (2, 1, 3));
+    wait_for_stats(&frontend, |stats| {
+        (stats.requests_received, stats.requests_in_flight, stats.connections) == (2, 1, 3)
+    });
     let drained = thread::spawn(|| frontend.drain());
     assert_eq!(read_to_close(&mut idle), "");
     assert_eq!(read_to_close(&mut silent), "");
@@ -55,7 +57,7 @@ fn announced_close_accepts_connections_and_ends_each_with_its_response() {
     let (head, _) = read_response(&mut kept);
     assert!(!head.contains("connection: close"), "{head}");
     send(&mut busy, GET_HELD);
-    wait_for_counts(&frontend, |counts| counts.in_flight == 1);
+    wait_for_stats(&frontend, |stats| stats.requests_in_flight == 1);
     frontend.announce_close();
     send(&mut kept, GET);
     let mut new = connect(address);
@@ -74,7 +76,7 @@ fn drain_aborts_requests_after_its_timeout() {
     let (frontend, _) = start(FrontendSettings { drain_timeout: SHORT, ..FrontendSettings::default() });
     let mut busy = connect(frontend.addresses()[0]);
     send(&mut busy, GET_NEVER);
-    wait_for_counts(&frontend, |counts| counts.in_flight == 1);
+    wait_for_stats(&frontend, |stats| stats.requests_in_flight == 1);
     assert_eq!(frontend.drain(), DrainSummary { finished: 0, aborted: 1 });
     assert_eq!(read_to_close(&mut busy), "");
 }
@@ -105,7 +107,7 @@ fn drop_aborts_requests_at_once() {
         start(FrontendSettings { drain_timeout: Duration::from_hours(1), ..FrontendSettings::default() });
     let mut busy = connect(frontend.addresses()[0]);
     send(&mut busy, GET_NEVER);
-    wait_for_counts(&frontend, |counts| counts.in_flight == 1);
+    wait_for_stats(&frontend, |stats| stats.requests_in_flight == 1);
     drop(frontend);
     assert_eq!(read_to_close(&mut busy), "");
 }
@@ -187,9 +189,9 @@ fn drain_keeps_tasks_of_threads_without_requests() {
     };
     drop(others);
     // A client may have its response before the request is counted as ended.
-    wait_for_counts(&frontend, |counts| counts.in_flight == 0);
+    wait_for_stats(&frontend, |stats| stats.requests_in_flight == 0);
     send(&mut of_second, GET_HELD);
-    wait_for_counts(&frontend, |counts| counts.in_flight == 1);
+    wait_for_stats(&frontend, |stats| stats.requests_in_flight == 1);
     let drained = thread::spawn(|| frontend.drain());
     // The first thread has nothing left to do.
     assert_eq!(read_to_close(&mut of_first), "");

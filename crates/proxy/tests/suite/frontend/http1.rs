@@ -3,7 +3,7 @@
 use stockade_proxy::frontend::FrontendSettings;
 
 use crate::frontend::support::{
-    connect, exchange, read_response, read_to_close, send, start, status, wait_for_counts,
+    connect, exchange, read_response, read_to_close, send, start, status, wait_for_stats,
 };
 
 #[test]
@@ -17,10 +17,10 @@ fn connection_stays_open_between_requests() {
         assert!(!head.contains("connection:") && head.contains("date: "), "{head}");
     }
     assert_eq!(handler.requests(), ["GET /0 0", "GET /1 0", "GET /2 0"]);
-    let counts = frontend.counts();
-    assert_eq!((counts.connections, counts.open, counts.requests), (1, 1, 3));
+    let stats = frontend.stats();
+    assert_eq!((stats.connections_accepted, stats.connections, stats.requests_received), (1, 1, 3));
     drop(tcp);
-    wait_for_counts(&frontend, |counts| counts.open == 0 && counts.in_flight == 0);
+    wait_for_stats(&frontend, |stats| stats.connections == 0 && stats.requests_in_flight == 0);
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn a_panic_of_the_handler_closes_one_connection() {
     );
     let response = exchange(address, b"GET /connection HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     assert!(response.ends_with(&format!("\r\n\r\n{address} false")), "{response}");
-    wait_for_counts(&frontend, |counts| counts.open == 0 && counts.in_flight == 0);
+    wait_for_stats(&frontend, |stats| stats.connections == 0 && stats.requests_in_flight == 0);
 }
 
 #[test]
@@ -123,8 +123,8 @@ fn request_is_dropped_when_the_client_closes() {
     let mut tcp = connect(frontend.addresses()[0]);
     send(&mut tcp, b"GET /never HTTP/1.1\r\nHost: a\r\n\r\n");
     // A request counts as in flight before its handler starts.
-    wait_for_counts(&frontend, |counts| counts.in_flight == 1 && !handler.requests().is_empty());
+    wait_for_stats(&frontend, |stats| stats.requests_in_flight == 1 && !handler.requests().is_empty());
     drop(tcp);
-    wait_for_counts(&frontend, |counts| counts.in_flight == 0 && counts.open == 0);
+    wait_for_stats(&frontend, |stats| stats.requests_in_flight == 0 && stats.connections == 0);
     assert_eq!(handler.requests(), ["GET /never 0"]);
 }

@@ -8,7 +8,7 @@ use std::{
 
 use stockade_proxy::frontend::{CloseReason, DrainSummary, Frontend, FrontendSettings};
 
-use crate::frontend::support::{LONGER, SHORT, connect, send, start, wait_for_counts};
+use crate::frontend::support::{LONGER, SHORT, connect, send, start, wait_for_stats};
 
 pub(crate) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
@@ -244,7 +244,7 @@ fn rapid_resets_end_the_connection() {
         }
     }
     assert!(error.is_none_or(|error| error == ENHANCE_YOUR_CALM), "{error:?}");
-    wait_for_counts(&frontend, |counts| counts.open == 0 && counts.in_flight == 0);
+    wait_for_stats(&frontend, |stats| stats.connections == 0 && stats.requests_in_flight == 0);
     let handled = handler.requests().len();
     assert!(handled < 200, "{handled} of 50,000 reached the handler");
 }
@@ -256,11 +256,11 @@ fn slow_resets_end_the_connection() {
     let mut tcp = open(&frontend, &[]);
     for n in 0..101 {
         send(&mut tcp, &get(2 * n + 1, "/never"));
-        wait_for_counts(&frontend, |counts| counts.requests == u64::from(n) + 1);
+        wait_for_stats(&frontend, |stats| stats.requests_received == u64::from(n) + 1);
         send(&mut tcp, &frame(RST_STREAM, 0, 2 * n + 1, &[0, 0, 0, 8]));
-        wait_for_counts(&frontend, |counts| counts.in_flight == 0);
+        wait_for_stats(&frontend, |stats| stats.requests_in_flight == 0);
     }
-    wait_for_counts(&frontend, |counts| counts.open == 0 && counts.closed_for(CloseReason::Resets) == 1);
+    wait_for_stats(&frontend, |stats| stats.connections == 0 && stats.closed_for(CloseReason::Resets) == 1);
 }
 
 /// The client leaves one response unread, and reads others.
@@ -273,8 +273,8 @@ fn unread_response_is_reset() {
     assert_eq!(status(&next_frame(&mut tcp).expect("a response")), 200);
     let frame = next_frame(&mut tcp).expect("a reset");
     assert_eq!((frame.kind, frame.stream), (RST_STREAM, 1));
-    let counts = frontend.counts();
-    assert_eq!((counts.closed_for(CloseReason::Stall), counts.open), (1, 1));
+    let stats = frontend.stats();
+    assert_eq!((stats.closed_for(CloseReason::Stall), stats.connections), (1, 1));
     let head = [(":method", "HEAD"), (":scheme", "http"), (":path", "/"), (":authority", "a")];
     send(&mut tcp, &request(3, &head));
     assert_eq!(status(&next_frame(&mut tcp).expect("a response")), 200);
@@ -289,7 +289,7 @@ fn slow_response_is_reset() {
     let frames: Vec<_> = (0..3).map(|_| next_frame(&mut tcp).expect("a response")).collect();
     let reset = frames.iter().find(|frame| frame.kind == RST_STREAM).expect("one stream is reset");
     assert_eq!(reset.stream, 1);
-    assert_eq!(frontend.counts().closed_for(CloseReason::Total), 1);
+    assert_eq!(frontend.stats().closed_for(CloseReason::Total), 1);
 }
 
 #[test]
@@ -299,7 +299,7 @@ fn idle_connections_get_goaway() {
     let (frontend, handler) = start(settings);
     let mut tcp = handler.hold_accepts(|| open(&frontend, &[]));
     assert_eq!(next_frame(&mut tcp).expect("a GOAWAY").kind, GOAWAY);
-    wait_for_counts(&frontend, |counts| counts.open == 0 && counts.closed_for(CloseReason::Head) == 1);
+    wait_for_stats(&frontend, |stats| stats.connections == 0 && stats.closed_for(CloseReason::Head) == 1);
     let mut tcp = handler.hold_accepts(|| {
         let mut tcp = open(&frontend, &[]);
         send(&mut tcp, &get(1, "/"));
@@ -308,7 +308,7 @@ fn idle_connections_get_goaway() {
     assert_eq!(status(&next_frame(&mut tcp).expect("a response")), 200);
     assert_eq!(next_frame(&mut tcp).expect("a body").payload, b"hello");
     assert_eq!(next_frame(&mut tcp).expect("a GOAWAY").kind, GOAWAY);
-    wait_for_counts(&frontend, |counts| counts.open == 0 && counts.closed_for(CloseReason::Idle) == 1);
+    wait_for_stats(&frontend, |stats| stats.connections == 0 && stats.closed_for(CloseReason::Idle) == 1);
 }
 
 #[test]
@@ -318,7 +318,7 @@ fn drain_finishes_streams_after_goaway() {
     send(&mut idle, &get(1, "/"));
     assert_eq!(status(&next_frame(&mut idle).expect("a response")), 200);
     send(&mut busy, &get(1, "/held"));
-    wait_for_counts(&frontend, |counts| counts.requests == 2 && counts.in_flight == 1);
+    wait_for_stats(&frontend, |stats| stats.requests_received == 2 && stats.requests_in_flight == 1);
     let drained = thread::spawn(|| frontend.drain());
     assert_eq!(next_frame(&mut idle).expect("a body").payload, b"hello");
     while let Some(frame) = next_frame(&mut idle) {
@@ -344,11 +344,11 @@ fn client_that_goes_on_after_refusals_is_cut() {
     for stream in (1..200).step_by(2) {
         send(&mut tcp, &get(stream, "/held"));
     }
-    wait_for_counts(&frontend, |counts| counts.open == 0);
-    assert!(handler.requests().len() < 10, "{:?}", frontend.counts());
+    wait_for_stats(&frontend, |stats| stats.connections == 0);
+    assert!(handler.requests().len() < 10, "{:?}", frontend.stats());
 }
 
-/// 64 KiB for each of eight connections, of which one client may have an eighth: three requests of more than 16 KiB.
+/// 64 KiB for each of eight connections; one client may have an eighth of that: three requests of more than 16 KiB.
 #[test]
 fn waiting_requests_of_one_client_take_a_bounded_share_of_memory() {
     let (frontend, handler) = start(FrontendSettings { connections_max: 8, ..FrontendSettings::default() });
@@ -356,18 +356,18 @@ fn waiting_requests_of_one_client_take_a_bounded_share_of_memory() {
     for stream in [1, 3, 5] {
         send(&mut clients[0], &get(stream, "/held"));
     }
-    wait_for_counts(&frontend, |counts| counts.in_flight == 3);
+    wait_for_stats(&frontend, |stats| stats.requests_in_flight == 3);
     // On another connection of the same client, which ends: refused streams take memory, too.
     send(&mut clients[1], &get(1, "/refused"));
     let mut frames = [0; 2].map(|_| next_frame(&mut clients[1]).expect("a frame"));
     frames.sort_by_key(|frame| frame.kind);
     assert_eq!(frames.map(|frame| (frame.kind, frame.stream)), [(HEADERS, 1), (GOAWAY, 0)]);
-    wait_for_counts(&frontend, |counts| counts.in_flight == 3);
+    wait_for_stats(&frontend, |stats| stats.requests_in_flight == 3);
     handler.release(3);
-    wait_for_counts(&frontend, |counts| counts.in_flight == 0);
+    wait_for_stats(&frontend, |stats| stats.requests_in_flight == 0);
     let mut next = open(&frontend, &[]);
     send(&mut next, &get(1, "/accepted"));
-    wait_for_counts(&frontend, |counts| (counts.requests, counts.in_flight) == (5, 0));
+    wait_for_stats(&frontend, |stats| (stats.requests_received, stats.requests_in_flight) == (5, 0));
     let requests = handler.requests();
     assert!(!requests.iter().any(|request| request.contains("/refused")), "{requests:?}");
     assert!(requests.last().is_some_and(|request| request.contains("/accepted")), "{requests:?}");

@@ -13,7 +13,7 @@ use stockade_proxy::{
 
 use crate::frontend::support::{
     SHORT, TestHandler, connect, exchange, raise_descriptor_limit, read_response, read_to_close, send, start,
-    status, wait_for_counts,
+    status, wait_for_stats,
 };
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -46,8 +46,8 @@ fn longest_idle_connection_is_evicted() {
     for tcp in [&mut first, &mut third, &mut fourth] {
         get(tcp);
     }
-    let counts = frontend.counts();
-    assert_eq!((counts.evicted, counts.refused, counts.open), (1, 0, 3));
+    let stats = frontend.stats();
+    assert_eq!((stats.closed_evicted, stats.connections_refused, stats.connections), (1, 0, 3));
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn client_with_too_many_connections_loses_its_longest_idle_one() {
     for tcp in [&mut second, &mut third] {
         send(tcp, GET_HELD);
     }
-    wait_for_counts(&frontend, |counts| counts.in_flight == 2);
+    wait_for_stats(&frontend, |stats| stats.requests_in_flight == 2);
     let mut refused = connect(frontend.addresses()[0]);
     send(&mut refused, GET);
     assert_eq!(status(&read_to_close(&mut refused)), "503");
@@ -77,18 +77,18 @@ fn without_an_idle_connection_new_ones_get_503() {
     for tcp in &mut busy {
         send(tcp, GET_HELD);
     }
-    wait_for_counts(&frontend, |counts| counts.in_flight == 2);
+    wait_for_stats(&frontend, |stats| stats.requests_in_flight == 2);
     let mut refused = connect(frontend.addresses()[0]);
     send(&mut refused, GET);
     let response = read_to_close(&mut refused);
     assert!(status(&response) == "503" && response.contains("retry-after: 1"), "{response}");
-    assert_eq!((frontend.counts().refused, frontend.counts().evicted), (1, 0));
+    assert_eq!((frontend.stats().connections_refused, frontend.stats().closed_evicted), (1, 0));
     handler.release(2);
     for tcp in &mut busy {
         assert_eq!(read_response(tcp).1, "held");
     }
     open_idle(&frontend);
-    wait_for_counts(&frontend, |counts| counts.open <= 2);
+    wait_for_stats(&frontend, |stats| stats.connections <= 2);
 }
 
 #[test]
@@ -98,13 +98,13 @@ fn idle_connections_of_other_threads_are_evicted() {
         start(FrontendSettings { connections_max: 4, threads, ..FrontendSettings::default() });
     let open = |_| {
         let tcp = open_idle(&frontend);
-        wait_for_counts(&frontend, |counts| counts.open <= 4);
+        wait_for_stats(&frontend, |stats| stats.connections <= 4);
         tcp
     };
     let clients: Vec<_> = (0..40).map(open).collect();
-    assert_eq!((frontend.counts().refused, frontend.counts().evicted), (0, 36));
+    assert_eq!((frontend.stats().connections_refused, frontend.stats().closed_evicted), (0, 36));
     drop(clients);
-    wait_for_counts(&frontend, |counts| counts.open == 0);
+    wait_for_stats(&frontend, |stats| stats.connections == 0);
 }
 
 fn open_incomplete(frontend: &Frontend) -> TcpStream {
@@ -126,14 +126,14 @@ fn a_thousand_incomplete_heads_do_not_block_others() {
         ..FrontendSettings::default()
     });
     let _slow: Vec<_> = (0..1_000).map(|_| open_incomplete(&frontend)).collect();
-    wait_for_counts(&frontend, |counts| counts.open == 1_000);
+    wait_for_stats(&frontend, |stats| stats.connections == 1_000);
     let mut busy = open_idle(&frontend);
     get(&mut busy);
     send(&mut busy, GET_HELD);
-    wait_for_counts(&frontend, |counts| counts.in_flight == 1);
+    wait_for_stats(&frontend, |stats| stats.requests_in_flight == 1);
     // No connection is idle; their client has more than its share.
     drop(open_idle(&frontend));
-    assert_eq!((frontend.counts().evicted, frontend.counts().refused), (1, 0));
+    assert_eq!((frontend.stats().closed_evicted, frontend.stats().connections_refused), (1, 0));
     handler.release(1);
     assert_eq!(read_response(&mut busy).1, "held");
     assert_none_handled(&handler);
@@ -155,7 +155,7 @@ fn a_thousand_incomplete_heads_get_408() {
         send(&mut tcp, GET_HELD);
         tcp
     });
-    wait_for_counts(&frontend, |counts| counts.closed_for(CloseReason::Head) == 1_000);
+    wait_for_stats(&frontend, |stats| stats.closed_for(CloseReason::Head) == 1_000);
     for mut tcp in slow {
         assert_eq!(status(&read_to_close(&mut tcp)), "408");
     }
@@ -170,9 +170,9 @@ fn a_thousand_silent_connections_are_evicted() {
     let (frontend, _) =
         start(FrontendSettings { connections_max: 100, head_timeout: NEVER, ..FrontendSettings::default() });
     let silent: Vec<_> = (0..1_000).map(|_| connect(frontend.addresses()[0])).collect();
-    wait_for_counts(&frontend, |counts| counts.connections == 1_000 && counts.open <= 100);
+    wait_for_stats(&frontend, |stats| stats.connections_accepted == 1_000 && stats.connections <= 100);
     open_idle(&frontend);
-    assert_eq!((frontend.counts().refused, frontend.counts().evicted), (0, 901));
+    assert_eq!((frontend.stats().connections_refused, frontend.stats().closed_evicted), (0, 901));
     drop(silent);
 }
 
@@ -189,14 +189,14 @@ fn stalled_connection_of_a_trusted_proxy_is_evicted() {
     for tcp in &mut stalled {
         send(tcp, b"GET /endless HTTP/1.1\r\nHost: a\r\n\r\n");
     }
-    wait_for_counts(&frontend, |counts| counts.in_flight == 3);
+    wait_for_stats(&frontend, |stats| stats.requests_in_flight == 3);
     // Refused until a response stalls.
     let last = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
-    wait_for_counts(&frontend, |_| status(&exchange(frontend.addresses()[0], last)) == "200");
-    assert_eq!(frontend.counts().evicted, 1);
+    wait_for_stats(&frontend, |_| status(&exchange(frontend.addresses()[0], last)) == "200");
+    assert_eq!(frontend.stats().closed_evicted, 1);
 }
 
-/// Whose connection it is shows only after its admission, for which another one was closed.
+/// The client of a connection is known only after its admission, for which another one was closed.
 #[test]
 fn greedy_client_behind_a_load_balancer_evicts_no_others() {
     let balancer: TrustedNetwork = "127.0.0.1".parse().expect("a network");
@@ -219,11 +219,11 @@ fn greedy_client_behind_a_load_balancer_evicts_no_others() {
     let mut greedy = Vec::new();
     for number in 1..=8 {
         greedy.push(open_for(100, GET_HELD));
-        wait_for_counts(&frontend, |counts| counts.in_flight + counts.refused == number);
+        wait_for_stats(&frontend, |stats| stats.requests_in_flight + stats.connections_refused == number);
     }
     // The third one would fill the table, and is more than an eighth of it.
-    let counts = frontend.counts();
-    assert_eq!((counts.in_flight, counts.refused, counts.evicted), (2, 6, 0));
+    let stats = frontend.stats();
+    assert_eq!((stats.requests_in_flight, stats.connections_refused, stats.closed_evicted), (2, 6, 0));
     let mut last = open_for(101, GET);
     assert_eq!(read_response(&mut last).1, "hello");
     for tcp in &mut others {

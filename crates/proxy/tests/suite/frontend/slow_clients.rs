@@ -7,7 +7,7 @@ use stockade_proxy::frontend::{CloseReason, DrainSummary, Frontend, FrontendSett
 use crate::frontend::{
     http2::{self, DATA, HEADERS, RST_STREAM, WINDOW_UPDATE, next_frame},
     support::{
-        LONGER, SHORT, TestHandler, connect, read_response, read_to_close, send, start, wait_for_counts,
+        LONGER, SHORT, TestHandler, connect, read_response, read_to_close, send, start, wait_for_stats,
     },
 };
 
@@ -82,7 +82,7 @@ fn let_idle_timeout_pass(frontend: &Frontend) {
 fn start_serving(settings: FrontendSettings) -> (Frontend, TestHandler, [SlowClient; 2]) {
     let (frontend, handler) = start(settings);
     let clients = SlowClient::request_both(&frontend);
-    wait_for_counts(&frontend, |counts| counts.requests == 2);
+    wait_for_stats(&frontend, |stats| stats.requests_received == 2);
     (frontend, handler, clients)
 }
 
@@ -93,7 +93,7 @@ fn response_that_waits_for_its_client_is_not_idle() {
     let_idle_timeout_pass(&frontend);
     let_idle_timeout_pass(&frontend);
     assert_eq!(clients.map(SlowClient::read), [LARGE_BYTES; 2]);
-    wait_for_counts(&frontend, |counts| counts.in_flight == 0);
+    wait_for_stats(&frontend, |stats| stats.requests_in_flight == 0);
     let whole = SentBody { bytes: u64::from(LARGE_BYTES), is_complete: true };
     assert_eq!(handler.sent().into_iter().filter(|sent| *sent == whole).count(), 2);
 }
@@ -134,7 +134,7 @@ fn response_that_is_cut_is_not_complete() {
         let (SlowClient::Http1(mut tcp) | SlowClient::Http2(mut tcp)) = client;
         tcp.read_exact(&mut vec![0; 100_000]).expect("the response begins");
     }
-    wait_for_counts(&frontend, |counts| counts.requests == 2 && counts.in_flight == 0);
+    wait_for_stats(&frontend, |stats| stats.requests_received == 2 && stats.requests_in_flight == 0);
     for SentBody { bytes, is_complete } in handler.sent() {
         assert!(!is_complete && bytes < u64::from(LARGE_BYTES), "{bytes} bytes, complete: {is_complete}");
     }
@@ -158,8 +158,8 @@ fn last_frame_that_a_client_does_not_take_ends_the_connection() {
             }
         };
         assert!(is_ended, "the whole response fits into a window of {window}");
-        wait_for_counts(&frontend, |counts| counts.in_flight == 0);
-        assert_eq!(frontend.counts().closed_for(CloseReason::Stall), 1);
+        wait_for_stats(&frontend, |stats| stats.requests_in_flight == 0);
+        assert_eq!(frontend.stats().closed_for(CloseReason::Stall), 1);
         let sent = handler.sent();
         assert_eq!(sent, [SentBody { bytes: u64::from(window), is_complete: false }]);
     }
@@ -185,6 +185,6 @@ fn client_that_takes_single_bytes_is_ended() {
         }
     }
     assert!(taken < 64 << 10, "{taken} bytes are taken");
-    wait_for_counts(&frontend, |counts| counts.in_flight == 0);
-    assert_eq!(frontend.counts().closed_for(CloseReason::Stall), 1);
+    wait_for_stats(&frontend, |stats| stats.requests_in_flight == 0);
+    assert_eq!(frontend.stats().closed_for(CloseReason::Stall), 1);
 }

@@ -12,7 +12,7 @@ use http::{Request, Response, StatusCode, header::CONTENT_LENGTH};
 use http_body::Body;
 use http_body_util::{BodyExt, Empty, Full, combinators::UnsyncBoxBody};
 use stockade_proxy::frontend::{
-    ClientBody, ClientBodyError, ConnectionInfo, Frontend, FrontendCounts, FrontendSettings, Handler,
+    ClientBody, ClientBodyError, ConnectionInfo, Frontend, FrontendSettings, FrontendStats, Handler,
     HandlerResponse, ResponseRecord, SentBody,
 };
 use tokio::sync::Semaphore;
@@ -74,7 +74,7 @@ impl TestHandler {
         lock(&self.shared.sent).clone()
     }
 
-    /// Lets so many requests to `/held` complete.
+    /// Lets the given number of requests to `/held` complete.
     pub(crate) fn release(&self, requests: usize) {
         self.shared.gate.add_permits(requests);
     }
@@ -265,13 +265,13 @@ pub(crate) fn status(response: &str) -> &str {
     response.split(' ').nth(1).unwrap_or(response)
 }
 
-/// Waits until the frontend's counts meet a condition.
-pub(crate) fn wait_for_counts(frontend: &Frontend, condition: impl Fn(&FrontendCounts) -> bool) {
+/// Waits until the statistics of the frontend meet a condition.
+pub(crate) fn wait_for_stats(frontend: &Frontend, condition: impl Fn(&FrontendStats) -> bool) {
     #[expect(clippy::disallowed_methods, reason = "a guard against hanging takes real time")]
     let now = std::time::Instant::now;
     let end = now() + HANG_GUARD;
-    while !condition(&frontend.counts()) {
-        assert!(now() < end, "the condition never held: {:?}", frontend.counts());
+    while !condition(&frontend.stats()) {
+        assert!(now() < end, "the condition never held: {:?}", frontend.stats());
         std::thread::yield_now();
     }
 }

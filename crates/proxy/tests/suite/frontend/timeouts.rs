@@ -10,7 +10,7 @@ use std::{
 use stockade_proxy::frontend::{CloseReason, Frontend, FrontendSettings};
 
 use crate::frontend::support::{
-    SHORT, connect, read_response, read_to_close, send, start, status, wait_for_counts,
+    SHORT, connect, read_response, read_to_close, send, start, status, wait_for_stats,
 };
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -29,13 +29,12 @@ fn start_and_send(change: impl FnOnce(&mut FrontendSettings), first: &[u8]) -> (
 }
 
 fn assert_closed(frontend: &Frontend, expected: CloseReason) {
-    wait_for_counts(frontend, |counts| {
-        counts.closed_for(expected) == 1 && counts.open == 0 && counts.in_flight == 0
+    wait_for_stats(frontend, |stats| {
+        stats.closed_for(expected) == 1 && stats.connections == 0 && stats.requests_in_flight == 0
     });
-    let counts = frontend.counts();
-    let reasons: Vec<_> =
-        CloseReason::ALL.into_iter().filter(|reason| counts.closed_for(*reason) > 0).collect();
-    assert_eq!(reasons, [expected]);
+    let stats = frontend.stats();
+    let reasons: Vec<_> = CloseReason::ALL.iter().filter(|reason| stats.closed_for(**reason) > 0).collect();
+    assert_eq!(reasons, [&expected]);
 }
 
 #[test]
@@ -60,7 +59,7 @@ fn endless_head_is_closed() {
     tcp.set_nodelay(true).expect("a socket option");
     // Fewer bytes than the limit of a head, however late the timeout is.
     let mut bytes = std::iter::repeat_n(b'x', 8_000);
-    while frontend.counts().closed_for(CloseReason::Head) == 0 {
+    while frontend.stats().closed_for(CloseReason::Head) == 0 {
         if bytes.next().is_some_and(|byte| tcp.write_all(&[byte]).is_err()) {
             break;
         }
@@ -103,7 +102,7 @@ fn endless_body_is_closed() {
         b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
     );
     tcp.set_nodelay(true).expect("a socket option");
-    while tcp.write_all(b"1\r\nx\r\n").is_ok() && frontend.counts().closed_for(CloseReason::Body) == 0 {
+    while tcp.write_all(b"1\r\nx\r\n").is_ok() && frontend.stats().closed_for(CloseReason::Body) == 0 {
         thread::yield_now();
     }
     assert_closed(&frontend, CloseReason::Body);
@@ -135,8 +134,8 @@ fn client_that_reads_slowly_is_served() {
         thread::park_timeout(PAUSE);
     }
     drop(tcp);
-    wait_for_counts(&frontend, |counts| counts.open == 0);
-    assert_eq!(frontend.counts().closed_for(CloseReason::Stall), 0);
+    wait_for_stats(&frontend, |stats| stats.connections == 0);
+    assert_eq!(frontend.stats().closed_for(CloseReason::Stall), 0);
 }
 
 #[test]

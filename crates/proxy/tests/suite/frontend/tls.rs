@@ -20,7 +20,7 @@ use stockade_proxy::frontend::{
 use tempfile::TempDir;
 
 use crate::frontend::support::{
-    SHORT, TestHandler, connect, read_response, read_to_close, send, start, wait_for_counts,
+    SHORT, TestHandler, connect, read_response, read_to_close, send, start, wait_for_stats,
 };
 
 type TlsClient = StreamOwned<ClientConnection, TcpStream>;
@@ -101,7 +101,7 @@ fn versions_and_alpn_are_negotiated() {
     }
     let refused = shake_hands(address, config(&certificate, &rustls::version::TLS13, "spdy/3"));
     assert!(refused.is_err());
-    wait_for_counts(&frontend, |counts| counts.tls_failures == 1);
+    wait_for_stats(&frontend, |stats| stats.tls_failures == 1);
 }
 
 #[test]
@@ -154,8 +154,8 @@ fn incomplete_handshake_is_closed() {
         tcp
     });
     assert_eq!(read_to_close(&mut tcp), "");
-    wait_for_counts(&frontend, |counts| {
-        counts.tls_failures == 1 && counts.closed_for(CloseReason::Head) == 1 && counts.open == 0
+    wait_for_stats(&frontend, |stats| {
+        stats.tls_failures == 1 && stats.closed_for(CloseReason::Head) == 1 && stats.connections == 0
     });
 }
 
@@ -166,7 +166,7 @@ fn plain_http_on_a_tls_port_fails() {
     send(&mut tcp, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     // A TLS alert, and the end.
     let _ = tcp.read_to_end(&mut Vec::new());
-    wait_for_counts(&frontend, |counts| counts.tls_failures == 1 && counts.open == 0);
+    wait_for_stats(&frontend, |stats| stats.tls_failures == 1 && stats.connections == 0);
     assert_eq!(handler.requests(), Vec::<String>::new());
 }
 
@@ -205,10 +205,10 @@ fn plain_text_is_answered_in_plain_text() {
         assert!(response.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{response}");
         assert!(response.ends_with("The plain HTTP request was sent to HTTPS port\n"), "{response}");
     }
-    // Anything else is no HTTP.
+    // Anything else is not HTTP.
     let mut tcp = connect(frontend.addresses()[0]);
     send(&mut tcp, b"\0\0\0\0\0\0\0\0");
     assert!(!read_to_close(&mut tcp).contains("HTTP"));
     assert!(handler.requests().is_empty());
-    wait_for_counts(&frontend, |counts| counts.tls_failures == 4 && counts.open == 0);
+    wait_for_stats(&frontend, |stats| stats.tls_failures == 4 && stats.connections == 0);
 }
