@@ -403,6 +403,9 @@ mod tests {
         timing::Timing,
     };
 
+    use stockade_load::tally::Tally;
+    use stockade_model::outcome::Outcomes;
+
     use super::*;
     use crate::http::fetch::get;
 
