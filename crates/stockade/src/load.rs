@@ -164,7 +164,7 @@ fn done(tally: &Tally) -> Result<Exit, CommandError> {
 }
 
 impl Out {
-    fn unwritable(&self, error: &std::io::Error) -> CommandError {
+    fn unwritable(&self, error: &io::Error) -> CommandError {
         CommandError::Usage(format!("cannot write {}: {error}", self.path.display()))
     }
 }

@@ -155,7 +155,7 @@ pub fn print(report: &str) -> Result<(), CommandError> {
 
 /// `runs/stampede/2020-05-05T10-00-00Z` for `experiments/stampede.toml`; another one in the same
 /// second is `...Z-2`.
-fn default_directory(experiment: &Path) -> PathBuf {
+pub fn default_directory(experiment: &Path) -> PathBuf {
     let name = experiment.file_stem().unwrap_or_default();
     default_directories(name).find(|directory| !directory.exists()).expect("numbers do not end")
 }
