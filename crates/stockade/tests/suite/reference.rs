@@ -14,15 +14,13 @@ use stockade_cache::{
     Breaker, Fetch, GhostCounts, GhostStats, LoadBounds, PRESETS, Preset, Refresh, RequestStats, ShadowStats,
     StoreMode, StoreStats, Strategy, Writer, policy::POLICIES,
 };
+use stockade_http::frontend::FrontendStats;
 use stockade_load::report::FORMATS;
 use stockade_model::{
     outcome::Outcomes,
     telemetry::{Declaration, MetricKind, MetricUnit},
 };
-use stockade_proxy::{
-    admin::{OriginStats, ProxyStats, RouteStats, ServerStats},
-    frontend::FrontendStats,
-};
+use stockade_proxy::admin::{OriginStats, ProxyStats, RouteStats, ServerStats};
 use stockade_record::metrics::{Metric, metrics};
 use stockade_record::telemetry::{
     HistogramDeclaration,

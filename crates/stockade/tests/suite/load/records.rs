@@ -69,7 +69,7 @@ fn load_is_a_run_of_one_arm_for_every_command_and_has_no_secret() {
     let history = sandbox.stockade(&["history", "runs"]);
     assert!(history.stdout.contains("2 records"), "{history:?}");
     let texts = files(sandbox.path().join("runs").as_path());
-    assert!(texts.len() >= 10, "{}", texts.len());
+    assert!(texts.len() >= 8, "two records with their intervals and reports, not {}", texts.len());
     for secret in SECRETS {
         assert!(texts.iter().all(|text| !text.contains(secret)), "{secret} is in a record");
     }
