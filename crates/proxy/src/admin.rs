@@ -117,17 +117,22 @@ impl AdminServer {
         control: Arc<C>,
         limits: AdminLimits,
     ) -> Result<Self, AdminStartError> {
-        if settings.token_file.is_none() && !settings.listen.ip().to_canonical().is_loopback() {
-            return Err(AdminStartError::Open(settings.listen));
+        if settings.token_file.is_none() && !settings.listen.0.ip().to_canonical().is_loopback() {
+            return Err(AdminStartError::Open(settings.listen.0));
         }
         let (token, warning) = Token::read_with_warning(settings.token_file.as_deref())?;
         let token = Arc::new(token);
-        let listener = std::net::TcpListener::bind(settings.listen)
+        let listener = std::net::TcpListener::bind(settings.listen.0)
             .and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
-        let wrong = |error| AdminStartError::Listen { address: settings.listen, error };
+        let wrong = |error| AdminStartError::Listen { address: settings.listen.0, error };
         let listener = listener.map_err(wrong)?;
         let address = listener.local_addr().map_err(wrong)?;
-        let service = AdminService::new(control, Arc::clone(&token), settings.hosts.clone(), limits);
+        let service = AdminService::new(
+            control,
+            Arc::clone(&token),
+            settings.hosts.iter().map(|host| host.0.clone()).collect(),
+            limits,
+        );
         let (stop, stopped) = watch::channel(false);
         let (ready, is_ready) = mpsc::channel();
         let run = move || server::run(listener, &service, stopped, &ready);

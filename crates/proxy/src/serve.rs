@@ -275,7 +275,7 @@ impl Proxy {
         client: &RequestClient,
     ) -> (CacheKey, Result<Arc<Route>, Reply>) {
         let (key, route) = router.resolve(head, client);
-        if let Some(rate) = router.config.bounds.client_rate.filter(|_| client.is_bounded)
+        if let Some(rate) = router.config.bounds.client_rate().filter(|_| client.is_bounded)
             && let Err(wait) = self.rates.admit(client.network, self.runtime.now(), rate)
         {
             self.rate_refusals.fetch_add(1, Relaxed);

@@ -2,6 +2,8 @@
 
 use super::policy::Policy;
 use crate::error::InvalidStrategy;
+#[cfg(feature = "spec")]
+use crate::spec::shown;
 
 /// The limit of a cache. It holds at every moment: room is made before a value is stored.
 ///
@@ -13,6 +15,7 @@ use crate::error::InvalidStrategy;
 /// let bytes = Limit { max_object: Some(4 << 20), ..Limit::bytes(256 << 20) };
 /// ```
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "spec", derive(serde::Serialize))]
 pub struct Limit {
     /// Maximum number of entries. 0, here or in bytes: nothing is stored, and loads are coalesced all the same.
     pub entries: Option<usize>,
@@ -25,6 +28,7 @@ pub struct Limit {
     /// Only with a limit in bytes.
     pub max_object: Option<usize>,
     /// The policy that selects the entries to evict.
+    #[cfg_attr(feature = "spec", serde(serialize_with = "shown::policy"))]
     pub policy: &'static Policy,
     /// The share of the limit that is cleared once it is reached, 0 to 1: expired entries first, then those that the
     /// policy chooses. Every store clears a few, so that none waits for all. 0: only what the new entry needs.
@@ -35,6 +39,7 @@ pub struct Limit {
 
 /// The scope of an eviction policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "spec", derive(serde::Serialize), serde(rename_all = "kebab-case"))]
 pub enum EvictionOrder {
     /// Each shard has its own policy. A shard has 1,024 entries at least, and room for 16 objects of `max_object`:
     /// 256 MiB with 1 MiB objects make 16 shards. More shards, up to 64, reduce lock contention.

@@ -12,6 +12,7 @@ use std::{
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use ipnet::IpNet;
+use serde::Serialize;
 use smallvec::SmallVec;
 
 use super::{field::listed, host::is_host};
@@ -24,8 +25,8 @@ pub const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-p
 const PROXIES_MAX: usize = 32;
 
 /// The addresses and networks of the load balancers and CDNs that may name the client of a request.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TrustedProxies(Vec<IpNet>);
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct TrustedProxies(Vec<TrustedNetwork>);
 
 /// An address, or a network in CIDR notation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,23 +62,19 @@ impl fmt::Display for TrustedNetwork {
 
 impl FromIterator<TrustedNetwork> for TrustedProxies {
     fn from_iter<I: IntoIterator<Item = TrustedNetwork>>(networks: I) -> Self {
-        Self(networks.into_iter().map(|network| network.0).collect())
+        Self(networks.into_iter().collect())
     }
 }
 
 impl TrustedProxies {
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
-        !self.0.is_empty() && self.0.iter().any(|network| network.contains(&address.to_canonical()))
+        self.0.iter().any(|network| network.contains(address))
     }
 
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
-    }
-
-    pub fn networks(&self) -> impl Iterator<Item = TrustedNetwork> {
-        self.0.iter().copied().map(TrustedNetwork)
     }
 }
 
