@@ -1,4 +1,4 @@
-"""`stockade plan` beside libCacheSim: miss counts and requests a second, on the traces of Caffeine's simulator.
+"""`stockade plan` compared with libCacheSim: miss counts and requests a second, on the traces of Caffeine's simulator.
 
     pip install libcachesim==0.3.5 numpy
     mvn dependency:get -Dartifact=com.github.ben-manes.caffeine:simulator:3.2.3 -Dtransitive=false

@@ -1,4 +1,4 @@
-"""Ghosts beside a running proxy, and the proxy with the configuration of each: the predicted hit ratios have to come true.
+"""Ghosts of a running proxy, and the proxy with the configuration of each: the predicted hit ratios have to come true.
 
     python3 plan_workloads.py LOGS
     python3 shadow_truth.py STOCKADE LOGS [MEMORY]

@@ -62,7 +62,7 @@ pub fn stockade() -> Result<PathBuf> {
 /// Starts this program again as the responder, on the first core.
 pub fn responder() -> Result<Server> {
     let program = env::current_exe()?;
-    Server::start(0, &[program.to_str().ok_or("a path that is no text")?, "respond"], RESPONDER)
+    Server::start(0, &[program.to_str().ok_or("a path that is not text")?, "respond"], RESPONDER)
 }
 
 /// Runs a generator on the second core and returns both outputs and the processor time.

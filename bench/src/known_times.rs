@@ -10,7 +10,7 @@ use crate::samples::quantile;
 
 const USUAL: Duration = Duration::from_millis(4);
 const STALL: Duration = Duration::from_millis(200);
-/// One request in so many stalls; the first is in the middle.
+/// One request in this number stalls; the first is in the middle.
 const STALL_EVERY: u64 = 200;
 
 /// A request whose response is not due yet. The order is that of due times.

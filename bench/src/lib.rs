@@ -1,4 +1,4 @@
-//! Benchmarks of Stockade's parts beside comparable programs.
+//! Benchmarks of Stockade's parts and of comparable programs.
 
 pub mod cache_soak;
 pub mod clock;

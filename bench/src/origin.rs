@@ -56,7 +56,7 @@ impl Server {
     /// The same on several cores.
     pub fn origin_on(cores: &str) -> Result<Self, Box<dyn Error>> {
         let program = env::current_exe()?;
-        Self::start_on(cores, &[program.to_str().ok_or("a path that is no text")?, "serve"], ORIGIN)
+        Self::start_on(cores, &[program.to_str().ok_or("a path that is not text")?, "serve"], ORIGIN)
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use stockade_net::proc::{process_tree, proportional_bytes};
+use stockade_model::proc::{process_tree, proportional_bytes};
 
 use crate::{
     generators::stockade,
@@ -198,7 +198,7 @@ impl Proxy {
             store = store.display(),
         );
         fs::write(&file, text)?;
-        Self::start(name, address, cores, &["nginx", "-c", file.to_str().ok_or("a path that is no text")?])
+        Self::start(name, address, cores, &["nginx", "-c", file.to_str().ok_or("a path that is not text")?])
     }
 
     /// Varnish with its store of `limit` on the heap, one pool of threads, and only the log that cannot be disabled.

@@ -51,7 +51,7 @@ pub struct Bench {
     pub seconds: u64,
     /// Programs without which it does not run.
     pub needs: &'static [&'static str],
-    /// Whose versions RESULTS.md states: programs, and packages of Cargo.lock.
+    /// The parts whose versions RESULTS.md states: programs, and packages of Cargo.lock.
     pub peers: &'static [&'static str],
     /// The figures that have rows, in this order.
     pub metrics: &'static [Metric],
@@ -174,7 +174,7 @@ fn start_origin(sitting: &Sitting, cores: &str, recipes: &str) -> Result<Server>
     let file = sitting.folder.join("recipes.json");
     fs::write(&file, recipes)?;
     let program = env::current_exe()?;
-    let text = |path: &std::path::Path| path.to_str().map(str::to_owned).ok_or("a path that is no text");
+    let text = |path: &std::path::Path| path.to_str().map(str::to_owned).ok_or("a path that is not text");
     Server::start_on(cores, &[&text(&program)?, "serve", &text(&file)?], ORIGIN)
 }
 

@@ -2,7 +2,7 @@
 //!
 //! - [`equal`]: both arms are the same. Each verdict is a false one, and 95 of 100 intervals contain the ratio 1.
 //! - [`noise`]: one arm responds at once, one after 100 ms, and something disturbs the load. A verdict may be open or invalid, and never wrong.
-//! - [`planted`]: two programs, of which one is slower by construction, or the same one twice, for `stockade compare`.
+//! - [`planted`]: two programs (one is slower by construction), or the same one twice, for `stockade compare`.
 //!
 //! A trial runs `stockade` as a child process against addresses of this machine, for seconds. The record of a trial is removed, unless a
 //! verdict in it is wrong.

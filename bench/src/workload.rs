@@ -15,7 +15,7 @@ pub const BATCH: usize = 1 << 16;
 /// Batches drawn for each thread before the measurement: 4 Mi keys.
 pub const BATCHES: usize = 64;
 
-/// The keys that each of `threads` threads requests: so many batches of [`BATCH`].
+/// The keys that each of `threads` threads requests: batches of [`BATCH`].
 ///
 /// A key's number is independent of its rank, so that popular keys are not neighbours.
 #[expect(clippy::missing_panics_doc, reason = "the law is a sound one")]
@@ -36,7 +36,7 @@ pub fn draws(threads: usize, batches: usize, seed: u64) -> Vec<Vec<u32>> {
 /// Marks a drawn key that is written, not read.
 pub const WRITE: u32 = 1 << 31;
 
-/// The same keys, of which this share is marked as writes.
+/// The same keys; this share of them is marked as writes.
 #[must_use]
 pub fn mark_writes(draws: &[Vec<u32>], share: f64, seed: u64) -> Vec<Vec<u32>> {
     let mut rng = Pcg64Mcg::seed_from_u64(seed);

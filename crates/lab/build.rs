@@ -1,4 +1,4 @@
-//! Passes the commit, and the optimisation level of a build that is no release, to the compiler.
+//! Passes the commit, and the optimisation level of a build that is not a release, to the compiler.
 
 use std::{env, path::Path, process::Command};
 

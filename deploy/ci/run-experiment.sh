@@ -8,7 +8,7 @@
 #   STOCKADE_ARGS         more arguments of `stockade run`, quoted as in a shell; nothing in them is expanded
 #   STOCKADE_COMPARE      true: compare with the last record, if there is one [true]
 #   STOCKADE_MIN_EFFECT   the least change that counts [5%]
-#   STOCKADE_FAIL_ON      what fails beside a refuted hypothesis: `inconclusive`, `regression`, both with a comma, or
+#   STOCKADE_FAIL_ON      what fails in addition to a refuted hypothesis: `inconclusive`, `regression`, both with a comma, or
 #                         `refuted` for neither [inconclusive]
 #   STOCKADE_RECORD       the directory of the record that is made [stockade-record]
 #   STOCKADE_LAST_RECORD  the directory of the last record, which may be missing [stockade-last-record]. The caller keeps
@@ -18,7 +18,7 @@
 #   STOCKADE              the program [stockade]
 #   GITHUB_STEP_SUMMARY   as GitHub sets it, the summary is appended to this file; without it, standard output has the summary
 #
-# Exit code: that of `stockade run`, of which 98 counts as 0 unless STOCKADE_FAIL_ON has `inconclusive`. If it is 0 and
+# Exit code: that of `stockade run`; 98 counts as 0 unless STOCKADE_FAIL_ON has `inconclusive`. If it is 0 and
 # STOCKADE_FAIL_ON has `regression`, 99 if a figure became worse. A comparison that cannot be made fails nothing, because a
 # change of the experiment itself has nothing to compare with: the summary has the reason.
 set -euo pipefail
@@ -68,7 +68,7 @@ quote() {
 }
 
 if [[ -e $record && ! -e $record/record.json ]]; then
-    refuse "STOCKADE_RECORD is \`$record\`, which is no record: name a directory that does not exist"
+    refuse "STOCKADE_RECORD is \`$record\`, which is not a record: name a directory that does not exist"
 fi
 rm -rf -- "$record"
 rm -f -- "$summary" "$junit"

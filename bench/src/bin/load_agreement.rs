@@ -1,4 +1,4 @@
-//! The figures of wrk, oha, Vegeta and `stockade load` beside those of the server.
+//! The figures of wrk, oha, Vegeta and `stockade load` compared with those of the server.
 //!
 //! The responder, on the first core, responds after 4 ms, and after 200 ms to one request in 200: the mean is 4.98 ms, p50,
 //! p90 and p99 are 4 ms, the maximum is 200 ms. It records the times from the arrival of each request to its response.
@@ -34,9 +34,9 @@ const P99: usize = 5;
 
 #[derive(Clone, Copy)]
 enum Load {
-    /// A rate per second, over as many connections as the generator opens, or over so many.
+    /// A rate per second, over as many connections as the generator opens, or over this number.
     Open(u32, Option<u32>),
-    /// A closed loop over so many connections.
+    /// A closed loop over this number of connections.
     Closed(u32),
 }
 

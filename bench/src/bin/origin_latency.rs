@@ -1,4 +1,4 @@
-//! The measured latency of an origin beside its configured one.
+//! The measured latency of an origin compared with its configured one.
 //!
 //! An open loop: requests are due at a constant rate and do not wait for responses, each on a free connection. The
 //! table has the time from the due time of a request to the last byte of its response of 1 KiB, in ms. The origin

@@ -1,8 +1,8 @@
-//! Response times of polite clients of `stockade proxy` beside hostile ones, and the memory of the proxy.
+//! Response times of polite clients of `stockade proxy` with hostile ones, and the memory of the proxy.
 //!
 //! From one address: 10,000 heads that never end, 10,000 idle connections, and 1,000 clients that read a byte a second of a
 //! stored response of 4 MiB. Each opens a new connection when the proxy closes its own. From another address `stockade load` requests a
-//! stored response of 1 KiB, 300 times a second for 20 s: first alone, then beside the hostile clients, once they are
+//! stored response of 1 KiB, 300 times a second for 20 s: first alone, then with the hostile clients, once they are
 //! there. Three tables of connections: of 22,000, which takes all of them, of 18,000, and of the default of 10,000. The limit of
 //! the cache is 64 MiB.
 //!
@@ -66,7 +66,7 @@ fn main() -> Result<()> {
     let folder = env::temp_dir().join(format!("stockade-proxy-hostile-{}", std::process::id()));
     fs::create_dir_all(&folder)?;
     println!(
-        "| connections at most | p50 alone, ms | p99 alone | p50 beside | p99 beside | p99, times | failed | hostile, open | opened | \
+        "| connections at most | p50 alone, ms | p99 alone | p50 with them | p99 with them | p99, times | failed | hostile, open | opened | \
          resident at most, MiB | documented | proxy's core busy |\n|---|---|---|---|---|---|---|---|---|---|---|---|"
     );
     let result = (0..rounds).try_for_each(|_| {
@@ -139,7 +139,7 @@ fn print_row(folder: &Path, connections_max: u64) -> Result<()> {
         [Attack::start(proxy.address, SLOW_HEADS, 0, READERS)?, Attack::start(proxy.address, 0, IDLE, 0)?];
     attacks.iter().for_each(Attack::wait);
     let (started, cpu_before) = (Instant::now(), proxy.cpu_seconds()?);
-    let (beside, resident) = polite(folder, &proxy)?;
+    let (attacked, resident) = polite(folder, &proxy)?;
     let busy = (proxy.cpu_seconds()? - cpu_before) / started.elapsed().as_secs_f64();
     let latest = attacks.each_ref().map(|attack| attack.latest().unwrap_or_default());
     let (open, opened) = (latest[0].0 + latest[1].0, latest[0].1 + latest[1].1);
@@ -149,11 +149,11 @@ fn print_row(folder: &Path, connections_max: u64) -> Result<()> {
         "| {connections_max} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {} of {} | {open} | {opened} | {} | {documented} | {:.0} % |",
         alone.p50_ms,
         alone.p99_ms,
-        beside.p50_ms,
-        beside.p99_ms,
-        beside.p99_ms / alone.p99_ms,
-        beside.failed,
-        beside.requests,
+        attacked.p50_ms,
+        attacked.p99_ms,
+        attacked.p99_ms / alone.p99_ms,
+        attacked.failed,
+        attacked.requests,
         resident >> 20,
         100.0 * busy,
     );

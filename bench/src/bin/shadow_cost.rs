@@ -3,7 +3,7 @@
 //! Both serve on the first core, in turn; wrk runs on the second, with 64 open connections, and requests 20,000 URLs of 1 KiB, the
 //! lower ones more often. Ratios are within a round, the median of all (least to most).
 //!
-//! wrk and `taskset` have to be installed. `shadow_cost ROUNDS` measures so many rounds of 3 s. `STOCKADE` names the program; without
+//! wrk and `taskset` have to be installed. `shadow_cost ROUNDS` measures that number of rounds of 3 s. `STOCKADE` names the program; without
 //! it the program is built.
 
 use std::{env, error::Error, fs};
@@ -42,7 +42,7 @@ fn main() -> Result<()> {
     let measure = |proxy: &Proxy| -> Result<f64> {
         let before = proxy.cpu_seconds()?;
         let url = format!("http://{}", proxy.address);
-        let script = script.to_str().ok_or("a path that is no text")?;
+        let script = script.to_str().ok_or("a path that is not text")?;
         let duration = format!("-d{SECONDS}s");
         let wrk = pinned(1).args(["wrk", "-t1", "-c64", &duration, "-s", script, &url]).output()?;
         let text = String::from_utf8(wrk.stdout)?;

@@ -1,8 +1,8 @@
 //! What the verdicts of `stockade run` and `stockade compare` are worth: trials whose truth is known before.
 //!
 //! `verdict_trials equal|noise|planted ...`; `--help` lists the arguments. The module `stockade_bench::verdicts` describes the trials.
-//! The exit status is 0 if no verdict is wrong, 1 if one is, 2 for wrong arguments. Verdicts have an error rate of 5 %: of 40 pairs of equal
-//! arms two may be wrong. An error that repeats is none of chance.
+//! The exit status is 0 if no verdict is wrong, 1 if one is, 2 for wrong arguments. Verdicts have an error rate of 5 %: two of 40 pairs of equal
+//! arms may be wrong. An error that repeats is not due to chance.
 
 use std::{env, process::ExitCode};
 

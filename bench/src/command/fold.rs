@@ -1,6 +1,6 @@
 //! From the figures of a record to rows: ratios, intervals and verdicts.
 
-use stockade_lab::ratios::{Aim, JudgedRatio, RatioClaim, judge};
+use stockade_record::ratios::{Aim, JudgedRatio, RatioClaim, judge};
 
 use crate::{
     command::record::{Record, SittingRecord},
@@ -150,7 +150,7 @@ impl<'r> Cells<'r> {
 
 #[cfg(test)]
 mod tests {
-    use stockade_lab::ratios::RatioVerdict;
+    use stockade_record::ratios::RatioVerdict;
 
     use super::*;
     use crate::{command::machine::Machine, suite};

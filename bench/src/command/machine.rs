@@ -4,7 +4,7 @@ use std::{fs, path::Path, process::Command, thread, time::Duration};
 
 use serde::{Deserialize, Serialize};
 use stockade_lab::host;
-use stockade_net::proc::CpuTicks;
+use stockade_model::proc::CpuTicks;
 
 /// The versions of the Rust peers.
 const LOCK: &str = include_str!("../../Cargo.lock");
@@ -52,7 +52,7 @@ pub fn now() -> String {
 #[must_use]
 pub fn commit() -> String {
     let folder = env!("CARGO_MANIFEST_DIR");
-    // Results are no sources.
+    // Results are not sources.
     let status = printed(Command::new("git").args([
         "-C",
         folder,

@@ -78,7 +78,7 @@ pub fn parse(arguments: impl IntoIterator<Item = String>) -> Result<Command> {
     Ok(Command::Run(options))
 }
 
-/// The list of benches: names, minutes of so many sittings, and what they show.
+/// The list of benches: names, minutes of `sittings` sittings, and what they show.
 #[must_use]
 pub fn list(sittings: u32) -> String {
     let line = |bench: &Bench| {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use stockade_lab::ratios::RatioVerdict;
+use stockade_record::ratios::RatioVerdict;
 
 use crate::{
     command::fold::Row,
@@ -68,7 +68,7 @@ fn row_svg(row: &Row, has_metric: bool, [mean, low, high]: [f64; 3], axis: &Axis
     };
     let setting = row.ours.0.strip_prefix(OURS).unwrap_or_default();
     let metric = if has_metric { format!(", {}", row.metric.name) } else { String::new() };
-    let label = format!("{}{setting}{metric}: beside {}", row.case, row.peer.0);
+    let label = format!("{}{setting}{metric}: compared with {}", row.case, row.peer.0);
     let label = label.replace('`', "").replace('&', "&amp;").replace('<', "&lt;");
     let text = y + 4.0;
     format!(

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, path::Path};
 
-use stockade_lab::ratios::{Aim, RatioVerdict};
+use stockade_record::ratios::{Aim, RatioVerdict};
 
 use crate::{
     command::{
@@ -99,7 +99,7 @@ fn conditions(record: &Record) -> String {
     text + "\n"
 }
 
-/// Signs that other programs ran beside the bench.
+/// Signs that other programs ran during the bench.
 fn disturbed(record: &Record) -> Option<String> {
     let busy: Vec<f64> = record.sittings.iter().map(|sitting| sitting.busy_before).collect();
     let count = busy.iter().filter(|share| **share > BUSY_MAX).count();

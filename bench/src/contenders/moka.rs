@@ -13,7 +13,7 @@ use crate::{
 
 /// The synchronous cache. Its time to live is exact, so every hit reads the clock of the operating system, where the
 /// others read a variable. This is not its main cost: without a time to live, with its `quanta` feature or with an
-/// initial capacity it is no faster.
+/// initial capacity it is not faster.
 pub struct Moka<V>(Cache<u64, V, foldhash::quality::RandomState>);
 
 impl<V: Value> Moka<V> {

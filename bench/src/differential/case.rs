@@ -190,7 +190,7 @@ pub struct Case {
     pub requests_max: usize,
     /// Afterwards another client sends a request of its own, which has to get its own response.
     pub has_victim: bool,
-    /// Why a lax answer is none: listed and counted apart.
+    /// Why a lax answer does not count as one: listed and counted apart.
     pub exception: Option<&'static str>,
 }
 

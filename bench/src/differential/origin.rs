@@ -30,7 +30,7 @@ pub struct Origin {
 #[derive(Default)]
 struct State {
     script: Vec<Reply>,
-    /// Responses of this case, each of which had its number.
+    /// Responses of this case; each had its number.
     served: usize,
     connections: Vec<Arc<Connection>>,
 }

@@ -23,7 +23,7 @@ const METHODS: [&str; 13] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Announcement {
     Sized,
-    /// The client asks that nothing be stored: caches forward such a request without a lookup.
+    /// The client asks that nothing be stored: caches forward the request without a lookup.
     NoStore,
     Expected,
     Chunked,

@@ -105,7 +105,7 @@ fn reading(word: &str) -> Reading {
         "forbidden" => Reading::Forbidden,
         "unsettled" => Reading::Unsettled,
         "permitted" => Reading::Permitted,
-        _ => panic!("{word} is no reading"),
+        _ => panic!("{word} is not a reading"),
     }
 }
 
@@ -120,7 +120,7 @@ fn question(word: &'static str) -> Question {
         "reused" => Question::Reused,
         "evil" => Question::Evil,
         "evil-first" => Question::EvilFirst,
-        _ => panic!("{word} is no question"),
+        _ => panic!("{word} is not a question"),
     }
 }
 

@@ -80,7 +80,7 @@ impl Message {
         self.word(1)
     }
 
-    /// The status of a response; 0 if there is none.
+    /// The status of a response; 0 without one.
     #[must_use]
     pub fn status(&self) -> u16 {
         self.word(1).parse().unwrap_or(0)

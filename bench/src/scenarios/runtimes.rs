@@ -46,7 +46,7 @@ pub static SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "runtime_undriven",
-        title: "A load is on a runtime that nobody drives any more; another runtime asks for its key",
+        title: "A load is on a runtime that no thread drives any more; another runtime asks for its key",
         issues: &[issue(MOKA, 240, "a call waits for ever for one that is not polled any more")],
         expected: "The call ends within 5 s with a value or an error. A cache with bounds has 1 s.",
         why: "A load of moka runs in the future of the caller that starts it; a load of ours is a task.",

@@ -1,4 +1,4 @@
-//! Connections that are no requests: idle, incomplete, malformed.
+//! Connections without a valid request: idle, incomplete, malformed.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -85,7 +85,7 @@ pub async fn slow_head(address: SocketAddr, number: u64) -> Checked {
 pub async fn cut_upload(address: SocketAddr) -> Checked {
     let mut tcp = connect(address, None).await?;
     let head = b"POST /echo/1 HTTP/1.1\r\nHost: soak.test\r\nContent-Length: 100000\r\n\r\n";
-    // An error is a close by the proxy, which is no fault within an upload.
+    // An error is a close by the proxy, which is not a fault within an upload.
     if tcp.write_all(head).await.is_ok() && tcp.write_all(&[7; 15_000]).await.is_ok() {
         sleep(Duration::from_millis(300)).await;
     }

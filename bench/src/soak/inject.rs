@@ -375,7 +375,7 @@ fn checked_lines(log: &Path) -> Result<u64> {
     for line in text.lines() {
         match serde_json::from_str::<Value>(line) {
             Ok(Value::Object(_)) => lines += 1,
-            _ => return Err(format!("line {} of {} is no JSON: {line}", lines + 1, log.display()).into()),
+            _ => return Err(format!("line {} of {} is not JSON: {line}", lines + 1, log.display()).into()),
         }
     }
     fs::remove_file(log)?;

@@ -74,7 +74,7 @@ pub fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Command> {
 
 /// `90s`, `10m` or `2h`.
 fn duration(text: &str) -> Result<Duration> {
-    let wrong = || format!("--duration: {text:?} is no time such as 90s, 10m or 2h");
+    let wrong = || format!("--duration: {text:?} is not a time such as 90s, 10m or 2h");
     let (number, seconds) = [("s", 1), ("m", 60), ("h", 3_600)]
         .into_iter()
         .find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)))

@@ -99,7 +99,7 @@ async fn respond(
     if resource.class.manner != Manner::Chunked {
         response = response.header(ACCEPT_RANGES, "bytes");
     }
-    // hyper sends the length of a response to HEAD, too, and none of its bytes.
+    // hyper sends the length of a response to HEAD, too, and not its bytes.
     let body = PatternBody::new(one.body, part, resource.pace(one.body_bytes));
     let response = response.status(status).body(body);
     Ok(response.unwrap_or_else(|_| status_only(StatusCode::INTERNAL_SERVER_ERROR)))

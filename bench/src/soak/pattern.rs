@@ -55,7 +55,7 @@ pub struct Pace {
     pub is_unsized: bool,
     /// Before each part but the first.
     pub pause: Duration,
-    /// Parts are this long at most; 0 is no bound.
+    /// Parts are this long at most; 0: no bound.
     pub part_bytes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! A run: start, traffic beside faults and samples, stop, verdict.
+//! A run: start, traffic with faults and samples, stop, verdict.
 
 use std::{
     fs,

@@ -65,7 +65,7 @@ pub enum Action {
     SlowHead,
     /// A connection without a request.
     Idle,
-    /// Bytes that are no request, by number.
+    /// Bytes that are not a request, by number.
     Malformed(usize),
 }
 

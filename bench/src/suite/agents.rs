@@ -23,7 +23,7 @@ const ONE: &str = "one generator";
 
 pub(super) const BENCH: Bench = Bench {
     name: "agents",
-    shows: "the send lag of a load from one, two and four agents beside that of one generator, and what reporting costs an agent",
+    shows: "the send lag of a load from one, two and four agents compared with that of one generator, and what reporting costs an agent",
     method: "The responder has the first core. Nothing else is pinned: nats-server, coordinator and four agents share the machine. An \
              agent on a machine of its own is the case of one; with four, there are more processes than cores. The cost of reporting is the \
              processor time of an agent's main thread, which sends seconds and signs of life and answers for its clock; its load has \
@@ -71,11 +71,11 @@ impl Agent {
 
 fn measure(sitting: &Sitting) -> Result<Vec<Figure>> {
     let program = stockade()?;
-    let program = program.to_str().ok_or("a path that is no text")?;
+    let program = program.to_str().ok_or("a path that is not text")?;
     let _responder = responder()?;
     let (address, port) = NATS.split_once(':').ok_or("no port")?;
     let store = sitting.memory_folder.join("streams");
-    let store = store.to_str().ok_or("a path that is no text")?;
+    let store = store.to_str().ok_or("a path that is not text")?;
     let nats = ["nats-server", "--jetstream", "--addr", address, "--port", port, "--store_dir", store];
     let _nats = Server::start_anywhere(&nats, NATS)?;
     let agents =
@@ -100,7 +100,7 @@ fn measure(sitting: &Sitting) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// Of a load from so many agents; 0: from this program alone.
+/// Of a load from this number of agents; 0: from this program alone.
 fn send_lag_p99_us(program: &str, rate: &str, seconds: f64, agents: usize) -> Result<f64> {
     let (url, rate, lasts) = (format!("http://{RESPONDER}/1"), format!("{rate}/s"), format!("{seconds}s"));
     let mut command = Command::new(program);

@@ -15,7 +15,7 @@ use crate::generators::stockade;
 
 pub(super) const BENCH: Bench = Bench {
     name: "aims",
-    shows: "the longest store around a reclaim, and the last of 10,000 workers under `stampede`, beside their bounds",
+    shows: "the longest store around a reclaim, and the last of 10,000 workers under `stampede`, compared with their bounds",
     method: "The longest of 1,000 stores beyond 36,000 entries of 1 KiB, `lrw`, reclaim 0.3, one thread; and the last answer of \
              `stockade stampede` with 10,000 workers, above the 50 ms of the source.",
     seconds: 10,

@@ -21,7 +21,7 @@ const RECIPE: &str = r#"[
 const CACHE: &str =
     "[cache]\nstrategy = \"breaker\"\nlimit = { bytes = \"256MiB\" }\n[bounds]\nconnections = 15000\n";
 const CORES: &str = "0,1";
-/// What answers the herd: its name, and the program that it needs.
+/// The server that answers the herd: its name, and the program that it needs.
 const CONTENDERS: [(&str, &str); 4] =
     [(OURS, "taskset"), ("nginx", "nginx"), ("Varnish", "varnishd"), (HOLDER, "taskset")];
 const HOLDER: &str = "a server that holds them";
@@ -34,7 +34,7 @@ pub(super) const BENCH: Bench = Bench {
     method: "Clients have open connections; cache, origin and load share two cores. Cold: the origin answers after 2 s, and times are those of \
              the last 1 % of the clients after the first answer, which includes the load's own work. A server that only holds the requests \
              and then answers all shows that share: it has no aim. Dead: the key is stored, becomes stale, and the origin fails from its third \
-             second on; requests for 20 s, of which none may fail.",
+             second on; requests for 20 s; no request may fail.",
     seconds: 110,
     needs: &["taskset"],
     peers: &["nginx", "varnishd"],
@@ -76,7 +76,7 @@ fn cold(sitting: &Sitting, contender: &str, clients: &str, kib: &str) -> Result<
     let folder = &sitting.folder;
     if contender == HOLDER {
         let program = env::current_exe()?;
-        let program = program.to_str().ok_or("a path that is no text")?;
+        let program = program.to_str().ok_or("a path that is not text")?;
         let _server = Server::start_on(CORES, &[program, "hold", clients, kib], ORIGIN)?;
         burst(folder, clients, &format!("http://{ORIGIN}/{kib}"))?;
         return Ok([p99_after_first(folder)?, 0.0]);

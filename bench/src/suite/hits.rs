@@ -19,7 +19,7 @@ const ROUNDS: usize = 3;
 
 pub(super) const BENCH: Bench = Bench {
     name: "hits",
-    shows: "lookups a second and hit ratio of warm caches, beside four Rust peers",
+    shows: "lookups a second and hit ratio of warm caches, compared with four Rust peers",
     method: "A million keys by Zipf's law (exponent 0.99), room for 100,000 entries; a missing key is inserted. Each thread has a core \
              and requests 4 Mi keys a round, the same ones for all. Every entry has a time to live that every hit checks, and all \
              hash with foldhash. papaya is a map without eviction, the limit for a cache: it has no aim.",

@@ -82,7 +82,7 @@ fn measure(sitting: &Sitting) -> Result<Vec<Figure>> {
 fn wait_for_keys(sitting: &Sitting, contender: &str, keys: usize) -> Result<[f64; 4]> {
     let folder = &sitting.folder;
     let program = env::current_exe()?;
-    let program = program.to_str().ok_or("a path that is no text")?;
+    let program = program.to_str().ok_or("a path that is not text")?;
     let _origin = Server::start_on(CORES, &[program, "child", BENCH.name], ORIGIN)?;
     let nginx = Nginx { cores: CORES, lock: "5s", ..Nginx::new("nginx", "127.0.0.1:18083") };
     let proxy = match contender {

@@ -54,7 +54,7 @@ fn generators(seconds: u32) -> Result<Vec<Generator>> {
     let (url, count) = (url.as_str(), count.as_str());
     let (lasts, siege_lasts) = (format!("{seconds}s"), format!("{seconds}S"));
     let stockade = stockade()?;
-    let stockade = stockade.to_str().ok_or("a path that is no text")?;
+    let stockade = stockade.to_str().ok_or("a path that is not text")?;
     let all: [(&'static str, Vec<&str>, ReadRequests); 6] = [
         (
             super::OURS,

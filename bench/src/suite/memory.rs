@@ -80,7 +80,7 @@ fn mib(sitting: &Sitting, contender: &str, kib: u64, objects: u64) -> Result<f64
 fn request_all(proxy: &Proxy, objects: u64) -> Result<()> {
     let program = stockade()?;
     let (url, count) = (format!("http://{}/{{key}}", proxy.address), objects.to_string());
-    let (keys, program) = (format!("scan:{objects}"), program.to_str().ok_or("a path that is no text")?);
+    let (keys, program) = (format!("scan:{objects}"), program.to_str().ok_or("a path that is not text")?);
     let load =
         [program, "load", &url, "--keys", &keys, "-n", &count, "-c", "8", "-t", "1", "--format", "json"];
     let output = pinned(1).args(load).stdin(Stdio::null()).output()?;

@@ -1,4 +1,4 @@
-//! Requests to an origin without latency, beside nginx with the same bytes as files.
+//! Requests to an origin without latency, and to nginx with the same bytes as files.
 
 use std::{fs, path::Path};
 
@@ -50,7 +50,7 @@ fn measure(sitting: &Sitting) -> Result<Vec<Figure>> {
     }
     let file = sitting.folder.join("nginx.conf");
     fs::write(&file, configuration(&sitting.folder))?;
-    let nginx = Server::start(0, &["nginx", "-c", file.to_str().ok_or("a path that is no text")?], NGINX)?;
+    let nginx = Server::start(0, &["nginx", "-c", file.to_str().ok_or("a path that is not text")?], NGINX)?;
     let servers = [(ORIGIN, origin.0.id()), (NGINX, nginx.0.id())];
     let seconds = sitting.scaled(SECONDS, 1);
     let mut figures = Vec::new();

@@ -26,7 +26,7 @@ const STRATEGIES: [(&str, &str); 5] = [
 
 pub(super) const BENCH: Bench = Bench {
     name: "refresh",
-    shows: "requests a second for hot keys under four strategies, beside `simple`",
+    shows: "requests a second for hot keys under four strategies, compared with `simple`",
     method: "Two threads request a hundred hot keys of a warm cache through `get_with`; a load takes 5 ms. With a ttl of an hour every request \
              is a hit far from its expiry; with one of a second keys expire all the time.",
     seconds: 35,

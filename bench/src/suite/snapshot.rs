@@ -18,7 +18,7 @@ const DISK: &str = "a copy to a file";
 
 pub(super) const BENCH: Bench = Bench {
     name: "snapshot",
-    shows: "GiB a second of a snapshot of a million entries of 1 kB, beside 1 GiB/s and a copy of the same bytes",
+    shows: "GiB a second of a snapshot of a million entries of 1 kB, compared with 1 GiB/s and a copy of the same bytes",
     method: "Keys are strings of 16 bytes, values `Bytes`. \"memory\" writes to and reads from a vector: the time is that of the cache. \"file\" \
              includes `sync_all` for the snapshot and for the copy of its bytes; what is restored comes from the page cache.",
     seconds: 60,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::truth::Truth;
 
-/// Requests per second where the load itself is no burden.
+/// Requests per second where the load itself is not a burden.
 pub const RATE: u32 = 300;
 /// The latency of the origin, and so of each response of the slow arm.
 const SLOW_MS: u32 = 100;

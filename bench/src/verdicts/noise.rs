@@ -1,4 +1,4 @@
-//! Claims of known truth beside a disturbance.
+//! Claims of known truth during a disturbance.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ pub fn run(options: &Trials) -> Result<bool> {
     Ok(wrong_trials == 0)
 }
 
-/// Runs the experiment beside its disturbance, and returns its claims.
+/// Runs the experiment during its disturbance, and returns its claims.
 fn disturbed(options: &Trials, kind: Kind, trial: u32, folder: &Folder) -> Result<Vec<Claim>> {
     let seed = options.seed + u64::from(trial);
     let mut random = Pcg64Mcg::seed_from_u64(seed);

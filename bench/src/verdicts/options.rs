@@ -24,7 +24,7 @@ Usage: verdict_trials equal BINARY [--pairs N] [--repeats N] [--seed N] [--out D
   --pairs <N>     Pairs of equal arms, or of records [default: 40, planted: 10]
   --trials <N>    Disturbed experiments [default: 50]
   --repeats <N>   Repeats of each experiment [default: 1, planted: 5]
-  --expect <HOW>  What the response times of OTHER are beside those of BASELINE
+  --expect <HOW>  What the response times of OTHER are compared with those of BASELINE
   --seed <N>      Random seed of requests and disturbances [default: 1]
   --out <DIR>     Folder of the records; those of wrong verdicts stay [default: a temporary folder]
   --help          Show this help";

@@ -1,4 +1,4 @@
-//! Records of two programs, of which one is slower by construction, or of the same one, judged by `stockade compare`.
+//! Records of two programs (one is slower by construction) or of the same one, judged by `stockade compare`.
 
 use std::{path::PathBuf, time::Duration};
 

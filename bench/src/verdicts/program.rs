@@ -11,7 +11,7 @@ use std::{
 use super::Result;
 use crate::origin::pinned;
 
-/// For the start and the end of a measurement's processes, beside its load.
+/// For the start and the end of a measurement's processes, in addition to its load.
 const OVERHEAD_MAX: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Done, inconclusive or invalid, refuted.

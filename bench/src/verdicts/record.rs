@@ -18,7 +18,7 @@ impl Verdict {
     pub const ALL: [Self; 4] = [Self::Supported, Self::Refuted, Self::Inconclusive, Self::Invalid];
 
     fn of(value: &Value) -> Result<Self> {
-        let name = value.as_str().ok_or("a verdict is no text")?;
+        let name = value.as_str().ok_or("a verdict is not text")?;
         let named = Self::ALL.into_iter().find(|verdict| verdict.name() == name);
         named.ok_or_else(|| format!("the verdict {name} is unknown").into())
     }

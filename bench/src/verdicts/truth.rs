@@ -11,7 +11,7 @@ pub enum Truth {
     Undecidable,
 }
 
-/// A verdict beside the truth.
+/// A verdict and the truth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Right,
@@ -24,7 +24,7 @@ pub enum Outcome {
 impl Outcome {
     pub const ALL: [Self; 4] = [Self::Right, Self::Open, Self::Invalid, Self::Wrong];
 
-    /// Invalid without a reason is wrong, too: nobody learns what to change.
+    /// Invalid without a reason is wrong, too: the reader does not learn what to change.
     pub fn of(truth: Truth, verdict: Verdict, reason: &str) -> Self {
         match (verdict, truth) {
             (Verdict::Supported, Truth::Holds)

@@ -73,8 +73,8 @@ pub enum AgentError {
     /// NATS cannot be reached or used.
     #[error(transparent)]
     Connection(#[from] ConnectionError),
-    /// The name is none.
-    #[error("`{0}` is no name of an agent: write letters, digits, `.`, `-` and `_`, at most 64")]
+    /// The name is invalid.
+    #[error("`{0}` is not a name of an agent: write letters, digits, `.`, `-` and `_`, at most 64")]
     Name(String),
     /// The connection was closed for good.
     #[error("NATS closed the connection")]
@@ -271,7 +271,7 @@ impl Agent {
         if bytes.len() > self.client.server_info().max_payload {
             bytes = encoded(&AgentReply::Refused("its answer is larger than a message of NATS".to_owned()));
         }
-        // Without a connection nobody waits for the reply.
+        // Without a connection the coordinator does not wait for the reply.
         let _ = self.client.publish(to, bytes).await;
         let _ = self.client.flush().await;
     }

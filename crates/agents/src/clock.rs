@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use stockade_record::record::AgentClockFigures;
 
-/// Nanoseconds since 1970 by a clock that nobody sets: the time of day at the start of its process, and the monotonic time since.
+/// Nanoseconds since 1970 by a clock that is never set: the time of day at the start of its process, and the monotonic time since.
 pub(crate) type Nanos = i64;
 
 /// The time since 1970, or between two readings; none if that is negative.
@@ -34,7 +34,7 @@ impl AgentClock {
         Self::with_error(0, 0.0)
     }
 
-    /// A clock that is wrong by this much, for tests: so many nanoseconds ahead at first, and fast by so many parts per million.
+    /// A clock that is wrong by this much, for tests: it is ahead by `offset_nanos` at first, and fast by `drift_ppm` parts per million.
     #[must_use]
     #[expect(clippy::disallowed_methods, reason = "this is the clock")]
     pub fn with_error(offset_nanos: i64, drift_ppm: f64) -> Self {

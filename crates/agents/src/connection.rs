@@ -9,8 +9,8 @@ use std::{
 
 use async_nats::{Client, ConnectErrorKind, ConnectOptions, ServerAddr};
 use rustls::RootCertStore;
+use stockade_http::tls::{Trust, TrustError, with_authorities};
 use stockade_model::units::format_duration;
-use stockade_net::tls::{Trust, TrustError, with_authorities};
 
 use crate::wait::within;
 
@@ -32,10 +32,10 @@ impl fmt::Debug for NatsUrl {
     }
 }
 
-/// A text is no [`NatsUrl`]. The text is not repeated: it may have a password.
+/// A text is not a [`NatsUrl`]. The text is not repeated: it may have a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "this is no address of a NATS server ({0}): write one such as nats://127.0.0.1:4222 or tls://nats.example:4222"
+    "this is not an address of a NATS server ({0}): write one such as nats://127.0.0.1:4222 or tls://nats.example:4222"
 )]
 pub struct NatsUrlError(String);
 
@@ -115,7 +115,7 @@ impl FromStr for Credentials {
 /// NATS cannot be reached or used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectionError {
-    /// The credentials are none.
+    /// The credentials are invalid.
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
     /// The certificate authorities cannot be read.
@@ -263,7 +263,7 @@ impl ConnectionOptions {
     }
 }
 
-/// An error with its causes, none of which is repeated.
+/// An error with its causes, each once.
 pub(crate) fn reason(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

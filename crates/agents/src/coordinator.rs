@@ -41,7 +41,7 @@ pub struct CoordinatorOptions {
     pub connection: ConnectionOptions,
     /// The first part of all subjects, which agents name as well.
     pub subject: Subject,
-    /// So many agents; `None`: those that are there.
+    /// Number of agents; `None`: those that are there.
     pub agents: Option<usize>,
     /// Only agents with all of these labels.
     pub labels: Vec<String>,
@@ -115,7 +115,7 @@ pub enum CoordinatorError {
 const LOOK_FOR: Duration = Duration::from_secs(1);
 /// Between two calls for agents.
 const CALL_INTERVAL: Duration = Duration::from_millis(200);
-/// An agent that has not answered so many calls is gone.
+/// An agent that has missed more calls than this is gone.
 const CALLS_MISSED_MAX: u64 = 2;
 /// The largest weight of an agent.
 const WEIGHT_MAX: u32 = 1_000;
@@ -127,7 +127,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 const REASON_CHARS_MAX: usize = 500;
 /// Between two looks at the agents of a load.
 const CHECK_INTERVAL: Duration = Duration::from_millis(100);
-/// A longer time between two passes is no silence of the agents.
+/// A longer time between two passes does not count as silence of the agents.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// Records are kept for so long, if the coordinator does not remove them.
 const RECORDS_MAX_AGE: Duration = Duration::from_hours(1);
@@ -342,7 +342,7 @@ impl FoundAgents {
         Waiting { found: self.load.len(), wanted: options.agents, servers }
     }
 
-    /// So many agents for the load. Agents that share a name have a part of their id after it.
+    /// Keeps the wanted number of agents for the load. Agents that share a name have a part of their id after it.
     fn distinct(mut self, wanted: Option<usize>) -> Self {
         self.load.truncate(wanted.unwrap_or(usize::MAX));
         let of_servers = self.servers.iter_mut().map(|(_, agent)| agent);

@@ -4,11 +4,11 @@ use std::{num::NonZeroU32, time::Duration};
 
 /// Weights are multiplied by it at first, so that a share can become smaller.
 const SCALE: u32 = 16;
-/// An agent that was late in so many seconds in a row cannot hold its share.
+/// An agent that was late in this number of seconds in a row cannot hold its share.
 const LATE_SECONDS: u32 = 2;
 /// An agent is much later than another one whose send lag is below this share of its own.
 const OTHERS_LAG_MAX: f64 = 0.25;
-/// After a move, so many seconds are not judged: the new shares begin in the second or third of them.
+/// The seconds after a move that are not judged: the new shares begin in the second or third of them.
 const SETTLING_SECONDS: u64 = 4;
 
 /// The send lag of an agent in a second, at the 99th percentile, and the one that a valid load may have.
@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn share_of_an_agent_that_stays_late_is_halved() {
         let mut rebalance = Rebalance::new(&weights(&[1, 1]));
-        assert_eq!(rebalance.second(0, &[ms(90), ms(4)]), None, "one late second is none");
+        assert_eq!(rebalance.second(0, &[ms(90), ms(4)]), None, "one late second is not enough");
         assert_eq!(rebalance.second(1, &[ms(3), ms(2)]), None);
         assert_eq!(rebalance.second(2, &[ms(90), ms(4)]), None);
         assert_eq!(rebalance.second(3, &[ms(90), ms(4)]), Some(&weights(&[8, 16])[..]));

@@ -53,13 +53,13 @@ pub(crate) struct AgentTotals {
     pub(crate) health: Option<GeneratorHealth>,
 }
 
-/// So many seconds a record may be behind.
+/// The seconds by which a record may be behind.
 const BEHIND_MAX_S: u64 = 30;
 /// Records that may wait for an earlier one. More are lost: the run is invalid anyway.
 const EARLY_MAX: usize = 1_000;
 
 impl Roster {
-    /// Agents with these names, all of which have just been seen.
+    /// Agents with these names; all have just been seen.
     pub(crate) fn new(names: impl IntoIterator<Item = String>, now: Duration) -> Self {
         let state = |name| AgentState {
             name,

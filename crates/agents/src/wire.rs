@@ -53,9 +53,9 @@ pub(crate) fn silence() -> String {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subject(String);
 
-/// A text is no [`Subject`].
+/// A text is not a [`Subject`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no subject: write letters, digits, `-` and `_`, such as `stockade`")]
+#[error("`{0}` is not a subject: write letters, digits, `-` and `_`, such as `stockade`")]
 pub struct SubjectError(String);
 
 impl Default for Subject {
@@ -137,7 +137,7 @@ impl TryFrom<String> for RunId {
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
         let is_valid = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        if is_valid { Ok(Self(text)) } else { Err("this is no id of a run") }
+        if is_valid { Ok(Self(text)) } else { Err("this is not an id of a run") }
     }
 }
 

@@ -1,4 +1,4 @@
-//! So many hits, or so many misses, and nothing else: for `make instructions`, which counts what each
+//! The given number of hits or of misses, and nothing else. `make instructions` counts what each
 //! of them executes. Under a policy, by entries or by bytes.
 
 use std::{future::Future, hint::black_box, time::Duration};

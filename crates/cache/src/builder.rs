@@ -151,9 +151,9 @@ where
         self
     }
 
-    /// Simulates other limits, policies and ttls beside the cache, over a sample of the keys: [`Cache::shadow_stats`].
+    /// Simulates other limits, policies and ttls alongside the cache, over a sample of the keys: [`Cache::shadow_stats`].
     ///
-    /// A `get`, a `get_with` and a `get_streaming` are requests; one that [reloads](crate::CacheMode::Reload) is none, and
+    /// A `get`, a `get_with` and a `get_streaming` are requests; one that [reloads](crate::CacheMode::Reload) is not, and
     /// [`get_answer`](Cache::get_answer) only if it is [recorded](Cache::record_request). Loads of ghosts take as long as the last one of
     /// the same key in the cache, succeed, and are shared. After an [invalidation](Cache::invalidate_tag) by tag or by a function a
     /// ghost still has the keys that the cache did not have.
@@ -234,7 +234,7 @@ where
     /// Sets the idle time: an entry that no request finds for this time is not served any more, fresh or stale, and a later store removes
     /// it. Without an idle time entries stay until they expire or the limit evicts them.
     ///
-    /// It is accurate to a 128th of the time and 2 ms. An entry costs 8 bytes more. A [`peek`](Cache::peek) is no request. A load that
+    /// It is accurate to a 128th of the time and 2 ms. An entry costs 8 bytes more. A [`peek`](Cache::peek) is not a request. A load that
     /// is stored, an [`insert`](Cache::insert) and the restore of a [snapshot](crate::Snapshots) begin a new idle time. Values in a
     /// [shared tier](Self::shared_tier) stay there, and [ghosts](Self::shadow) have no idle time.
     ///

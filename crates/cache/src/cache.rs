@@ -21,13 +21,12 @@ use crate::{
     },
     error::{Error, InvalidStrategy},
     freshness::Lifespan,
+    invalidation::Invalidation,
+    limit::Limit,
     loading::LoadingCache,
     shadow::ShadowStats,
     stats::Stats,
-    store::{
-        NewValue, Reservation, Store, StoredValue, budget::ByteUsage, held::HeldEntries,
-        invalidation::Invalidation, limit::Limit,
-    },
+    store::{NewValue, Reservation, Store, StoredValue, budget::ByteUsage, held::HeldEntries},
     strategy::Strategy,
     tier::{InvalidationTarget, SharedTier},
 };
@@ -110,7 +109,7 @@ where
     }
 
     /// The fresh value of `key` with its age. `None` also if the value may have to be refreshed: use
-    /// [`get_with`](Self::get_with) then. Is no request for [ghosts](crate::Builder::shadow), unless it is
+    /// [`get_with`](Self::get_with) then. It is not a request for [ghosts](crate::Builder::shadow), unless it is
     /// [recorded](Self::record_request).
     #[must_use]
     #[inline]
@@ -376,7 +375,7 @@ where
     ///     if id < 100 { Ok(format!("user {id}")) } else { Err(std::io::Error::other("no such user")) }
     /// });
     /// assert_eq!(users.get(&7).await?.value, "user 7");
-    /// let error = users.get(&100).await.expect_err("there is none");
+    /// let error = users.get(&100).await.expect_err("no user has this id");
     /// assert_eq!(error.of_load::<std::io::Error>().map(|error| error.kind()), Some(std::io::ErrorKind::Other));
     /// # Ok(())
     /// # }
@@ -521,7 +520,7 @@ where
     }
 
     /// The stored value of `key`, whether or not it may be served, unless it is [idle](crate::Builder::time_to_idle). A load can validate it.
-    /// Counts nothing, and is no hit for the eviction policy.
+    /// Counts nothing, and is not a hit for the eviction policy.
     #[must_use]
     pub fn peek<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<StoredValue<V>>
     where
@@ -581,7 +580,7 @@ where
         }
     }
 
-    /// The figures of the [ghosts](crate::Builder::shadow); `None`: there are none.
+    /// The figures of the [ghosts](crate::Builder::shadow); `None`: the cache has no ghosts.
     #[must_use]
     pub fn shadow_stats(&self) -> Option<ShadowStats> {
         self.engine.store.shadow_stats(self.engine.runtime.coarse_now())
@@ -601,7 +600,7 @@ where
     }
 
     /// Sets another size of the [limit](Strategy::limit): its entries, its bytes, or both, as the cache was built with. Its other fields stay
-    /// as they were built, so that bytes have to have room for the largest entry. What exceeds a smaller limit is evicted before this returns,
+    /// as they were built, so that bytes have to have room for the largest entry. Entries beyond a smaller limit are evicted before this returns,
     /// but for bytes of loads in flight and of values that are [held](crate::Builder::held); shards that were made for a small limit stay
     /// few. [Ghosts](crate::Builder::shadow) keep their own limits. With 0 entries the cache is empty, and stores
     /// nothing until it is resized again; an insert at the same moment may report [`Stored`](Insertion::Stored).
@@ -609,7 +608,7 @@ where
         self.engine.store.resize(self.engine.strategy.limit.as_ref(), limit)
     }
 
-    /// Sets bytes of the [limit](crate::Limit::bytes) aside, in place of those before, for memory beside the entries, such as what an
+    /// Sets bytes of the [limit](crate::Limit::bytes) aside, in place of those before, for memory that entries do not use, such as what an
     /// allocator holds back; evicts entries where that is necessary. [`ByteUsage`] tells how many bytes are set aside: half of the
     /// limit at most, and fewer if nothing is left to evict. Without a limit in bytes nothing happens.
     pub fn set_aside(&self, bytes: usize) {
@@ -623,7 +622,7 @@ where
         self.engine.store.released_held().map_or(0.0, HeldEntries::fill)
     }
 
-    /// The bytes of an entry beside those that its key and value own: in the store and in the eviction policy.
+    /// The bytes of an entry in the store and in the eviction policy, without those that its key and value own.
     #[must_use]
     pub fn entry_overhead_bytes(&self) -> usize {
         self.engine.store.entry_bytes()
@@ -654,7 +653,7 @@ where
         self.engine.breaker_states()
     }
 
-    /// Asks the breaker for a call to the source that is no load of this cache, such as one whose answer is not stored.
+    /// Asks the breaker for a call to the source that is not a load of this cache, such as one whose answer is not stored.
     /// A refusal is counted as that of a load is. `client` is that of [`RequestOptions`]. After an outage the call waits for its turn as
     /// a load does, for `wait_timeout` at most.
     pub async fn admit_call(&self, key: &K, client: Option<NonZeroU64>) -> Result<CallPermit<R>, Error> {

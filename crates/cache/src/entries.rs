@@ -22,7 +22,7 @@ where
     V: Clone + Send + Sync + 'static,
     R: Runtime,
 {
-    /// Copies of all entries, fresh or not, the next to be evicted first. Counts nothing, and is no hit for the eviction policy.
+    /// Copies of all entries, fresh or not, the next to be evicted first. Counts nothing, and is not a hit for the eviction policy.
     ///
     /// It blocks nothing: entries that are stored meanwhile may be missed, and one that is replaced comes once, old or new. It holds 8
     /// bytes for each entry. Stores wait while the policy lists one shard, some milliseconds for a hundred thousand entries.

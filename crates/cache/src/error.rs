@@ -83,7 +83,7 @@ pub enum Error {
         /// The message of the panic.
         message: Arc<str>,
     },
-    /// The task of the load was aborted, as by a runtime that shuts down, or it panicked beside the load, as in a function of the builder;
+    /// The task of the load was aborted, as by a runtime that shuts down, or it panicked outside the load, as in a function of the builder;
     /// and there was no waiter left to replace its leader.
     #[error("the load was lost: its task was aborted, or panicked outside of the load")]
     LeaderLost,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use stockade_model::time::Time;
 
-use crate::{error::InvalidStrategy, random::NATS_MAX, store::invalidation::Invalidation};
+use crate::{error::InvalidStrategy, invalidation::Invalidation, random::NATS_MAX};
 
 /// How far the coarse clock of lookups may lag behind the precise one.
 const COARSE_LAG: Duration = Duration::from_millis(2);
@@ -328,7 +328,7 @@ impl Lifetime {
     }
 
     fn negative(loaded: Time, expires: Time) -> Self {
-        // Always due: a not-found is no hit.
+        // Always due: a not-found is not a hit.
         Self { due: Time::ZERO, loaded, expires, spans: Spans { spread_secs: -1.0, ..Spans::NONE } }
     }
 

@@ -124,7 +124,7 @@
 //!
 //! # Another size, policy or ttl
 //!
-//! [`Builder::shadow`] simulates other limits, policies and ttls beside the cache, over a sample of the keys.
+//! [`Builder::shadow`] simulates other limits, policies and ttls alongside the cache, over a sample of the keys.
 //!
 //! # Several nodes
 //!
@@ -138,7 +138,7 @@
 //!
 //! # What it costs
 //!
-//! An entry costs 58 bytes beside its key and value, 16 more once a value of its shard may be stale, negative or refreshed by xfetch, 8 more with an [idle time](Builder::time_to_idle), and what else its policy keeps:
+//! An entry costs 58 bytes in addition to its key and value, 16 more once a value of its shard may be stale, negative or refreshed by xfetch, 8 more with an [idle time](Builder::time_to_idle), and what else its policy keeps:
 //! [`Cache::entry_overhead_bytes`] returns the sum for your types, which counts under a limit in bytes. Instructions of a hit and of a miss (look up,
 //! store, evict), `u64` to `u64`, without reading the clock:
 //!
@@ -152,7 +152,7 @@
 //! | `gdsf` | 80 | 172 | 1,272 | 1,687 |
 //! | `auto` | 98 | as the chosen one | | |
 //!
-//! `auto` costs some 700 instructions more for each request of a sampled key, of which there are 10,000 a second at most, and 1,000 while
+//! `auto` costs some 700 instructions more for each request of a sampled key: at most 10,000 a second, and 1,000 while
 //! all keys are sampled. Its ghosts have 14 MiB at most.
 //!
 //! A hit takes its shard's lock shared, and writes to the lock's cache line and to an entry that was not marked yet;
@@ -170,7 +170,7 @@
 //!
 //! A `get_with` passes five files, each once: `cache` (the API), `engine/request` (looks up, classifies, waits, answers),
 //! [`coalesce`] (a synchronous state machine of leaders and waiters), `engine/load` (the task of a load) and `store`
-//! (shards behind locks, and the account of bytes). A plain `get` passes `cache`, `store`, `store/shard`, `store/policy`
+//! (shards behind locks, and the account of bytes). A plain `get` passes `cache`, `store`, `store/shard`, `policy`
 //! and the policy. `freshness`, `breaker` and each policy are pure.
 
 mod answer;
@@ -187,14 +187,18 @@ mod freshness;
 #[cfg(all(feature = "redis", any(test, fuzzing)))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod invalidation;
 #[cfg(feature = "tower")]
 mod layer;
+mod limit;
 mod loading;
 mod locks;
 mod panics;
+pub mod policy;
 mod random;
 mod shadow;
 mod sharded;
+pub mod simulation;
 mod snapshot;
 #[cfg(feature = "spec")]
 pub mod spec;
@@ -218,9 +222,12 @@ pub use engine::{
 pub use entries::Entries;
 pub use error::{Error, InvalidStrategy};
 pub use freshness::{Lifespan, Refresh};
+pub use invalidation::Invalidation;
 #[cfg(feature = "tower")]
 pub use layer::{CacheLayer, CacheService};
+pub use limit::{EvictionOrder, Limit};
 pub use loading::LoadingCache;
+pub use policy::{Policy, UnknownPolicy};
 pub use shadow::{GHOSTS_MAX, Ghost, GhostCounts, GhostStats, GhostTtl, Shadow, ShadowStats};
 pub use snapshot::{RestoreError, Restored, SnapshotFile, Snapshots};
 pub use stats::{Lookups, RequestStats, Stats, StoreStats};
@@ -232,9 +239,6 @@ pub use stockade_model::{
 pub use store::{
     Reservation, StoreRejection, StoredValue,
     budget::ByteUsage,
-    invalidation::Invalidation,
-    limit::{EvictionOrder, Limit},
-    policy::{self, Policy, UnknownPolicy},
     removal::RemovalReason,
     weigh::{Weigh, heap_bytes},
 };
@@ -246,9 +250,8 @@ pub use tier::SharedTier;
 #[cfg(feature = "redis")]
 pub use tier::redis::{RedisTier, RedisUrl, RedisUrlError};
 
-/// Compiles the examples of the README and of the book.
+/// Compiles the examples of the crate's README and of the book.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
-#[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../../../docs/guide/embed-the-library.md")]
 struct Examples;

@@ -1,4 +1,4 @@
-//! Ghosts: other limits, policies and ttls, simulated beside a cache while it serves.
+//! Ghosts: other limits, policies and ttls, simulated alongside a cache while it serves.
 //!
 //! ```text
 //! request ---- key in the sample? -- no ---------------------------------> nothing
@@ -23,14 +23,11 @@ use self::sample::Sample;
 use crate::{
     error::InvalidStrategy,
     freshness::Lifetime,
+    invalidation::Invalidation,
+    limit::Limit,
     locks::{AtomicU32, Lock, Ordering},
-    store::{
-        invalidation::Invalidation,
-        limit::Limit,
-        policy::{POLICIES, Policy},
-        // The place of a hash in the sample: the bits that an entry of the store keeps.
-        shard::shorten as position,
-    },
+    policy::{POLICIES, Policy},
+    sharded::shorten as position,
 };
 
 /// Ghosts of one cache, at most.
@@ -63,7 +60,7 @@ pub enum GhostTtl {
     Same,
     /// For this time, whatever the value or the strategy says.
     Fixed(Duration),
-    /// So many times as long as in the cache.
+    /// A multiple of the ttl in the cache.
     Times(f64),
 }
 
@@ -236,7 +233,7 @@ snapshot! {
 }
 
 impl GhostCounts {
-    /// Hits as a share of requests; `None`: there were none.
+    /// Hits as a share of requests; `None`: no request was counted.
     #[must_use]
     pub fn hit_ratio(&self) -> Option<f64> {
         (self.requests > 0).then(|| self.hits as f64 / self.requests as f64)
@@ -351,7 +348,7 @@ impl SampledGhosts {
         }
     }
 
-    /// The figures. The sample may grow: where it has none of the requested keys, nothing else makes it grow.
+    /// The figures. The sample may grow: where it has no requested key, nothing else makes it grow.
     pub(crate) fn stats(&self, now: Time) -> Option<ShadowStats> {
         let mut sample = self.sample.as_ref()?.lock();
         let stats = sample.stats(now);

@@ -48,3 +48,14 @@ impl<P> Sharded<P> {
         self.parts.iter()
     }
 }
+
+/// The bits of a hash that an entry keeps. They do not depend on the bits that choose the shard.
+#[expect(clippy::cast_possible_truncation, reason = "that is what it is for")]
+pub(crate) fn shorten(hash: u64) -> u32 {
+    hash as u32
+}
+
+/// Spreads the kept bits over 64: the index uses the lowest and the highest ones.
+pub(crate) fn lengthen(short: u32) -> u64 {
+    u64::from(short).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}

@@ -53,7 +53,7 @@ pub enum RestoreError {
     #[error("the snapshot cannot be read: {0}")]
     Io(#[from] io::Error),
     /// It begins with other bytes.
-    #[error("this is no snapshot of a cache")]
+    #[error("this is not a snapshot of a cache")]
     NotASnapshot,
     /// It was written by another version of this crate.
     #[error("the snapshot has format {found}; this version reads format {}", wire::VERSION)]
@@ -135,7 +135,7 @@ where
     /// Stores the entries of a snapshot in `cache`, unless it has younger ones or they are invalidated meanwhile. `now` is the time of day;
     /// if it is before that of the snapshot, no time has passed.
     ///
-    /// Memory is bounded by twice the largest entry and 256 KiB, beside the cache.
+    /// It takes at most twice the memory of the largest entry and 256 KiB, in addition to the cache.
     pub fn read<R: Runtime>(
         &self,
         cache: &Cache<K, V, R>,

@@ -1,6 +1,6 @@
 //! The `[cache]` table of configuration files: a preset, and axes that override it.
 //!
-//! Every file with such a table is read with this module, so a strategy that was tested in one file can be copied
+//! Every file with this table is read with this module, so a strategy that was tested in one file can be copied
 //! into another. [`value`] reads its values.
 //!
 //! ```

@@ -176,7 +176,7 @@ stats! {
         probes = "stockade_refreshes_total" { refresh = "probe" },
         /// Loads started.
         loads = "stockade_loads_total",
-        /// Loads beside a slow load of the same key, after `hedge_after`.
+        /// Second loads of a key whose load is slow, after `hedge_after`.
         hedges = "stockade_hedges_total",
         /// Loads that returned a value. The others are in flight, failed, were cancelled at their deadline or lost.
         loads_answered = "stockade_loads_answered_total",
@@ -228,7 +228,7 @@ stats! {
         entries: u64 = gauge "stockade_entries",
         /// Bytes used now by entries and reservations, and set aside, where bytes are limited.
         bytes: Option<u64> = gauge "stockade_bytes" in Bytes,
-        /// Bytes of the limit that are set aside for memory beside the entries, such as what an allocator holds back.
+        /// Bytes of the limit that are set aside for memory that entries do not use, such as what an allocator holds back.
         bytes_set_aside: Option<u64> = gauge "stockade_bytes_set_aside" in Bytes,
         /// Bytes of removed entries that are still in use, such as bodies that slow clients receive.
         bytes_held: Option<u64> = gauge "stockade_bytes_held" in Bytes,

@@ -8,11 +8,8 @@ pub(crate) mod held;
 mod idle;
 mod insert;
 pub(crate) mod invalidate;
-pub(crate) mod invalidation;
-pub(crate) mod limit;
 pub(crate) mod listing;
 pub(crate) mod load_mark;
-pub mod policy;
 pub(crate) mod refills;
 pub(crate) mod removal;
 mod reservation;
@@ -43,9 +40,6 @@ use self::{
     budget::{ByteBudget, EvictionProgress, ReservedBytes},
     held::{HeldEntries, IsHeldFn},
     idle::IdleTimes,
-    invalidation::{InvalidationLog, InvalidationSeq, JournalFn, TagHashes, TargetHash},
-    limit::Limit,
-    policy::Slot,
     refills::Version,
     removal::{RemovalFn, RemovedEntries, RemovedEntry, report},
     shard::{LookupResult, PURGE_SLICE, RECLAIM_SLICE, Shard},
@@ -53,7 +47,10 @@ use self::{
 };
 use crate::{
     freshness::Lifetime,
+    invalidation::{InvalidationLog, InvalidationSeq, JournalFn, TagHashes, TargetHash},
+    limit::{self, Limit},
     locks::{Lock, RwLockReadGuard, SharedLock},
+    policy::Slot,
     shadow::{SampledGhosts, Shadow},
     sharded::Sharded,
     stats::StoreStats,
@@ -74,7 +71,7 @@ const IN_TRANSIT_SPINS: usize = 10_000;
 /// the shard and dropped outside the lock.
 pub(crate) struct Store<K, V> {
     parts: Sharded<LockedShard<K, V>>,
-    /// The bytes of an entry beside those that its key and value own.
+    /// The bytes of an entry, without those that its key and value own.
     entry_bytes: usize,
     weight: Option<ByteAccount<K, V>>,
     /// False: the limit is 0.
@@ -116,7 +113,7 @@ pub(crate) struct StoreConfig<K, V> {
 }
 
 impl<K, V> StoreConfig<K, V> {
-    /// The bytes of an entry beside those that its key and value own, without those of the eviction policy.
+    /// The bytes of an entry, without those that its key and value own and those of the eviction policy.
     pub(crate) fn entry_bytes(&self) -> usize {
         Shard::<K, V>::ENTRY_BYTES + self.idle.map_or(0, |_| IdleTimes::ENTRY_BYTES)
     }

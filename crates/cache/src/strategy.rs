@@ -10,7 +10,7 @@ use crate::{
     breaker::Breaker,
     error::InvalidStrategy,
     freshness::{FreshnessAxes, Lifespan, Refresh},
-    store::limit::Limit,
+    limit::Limit,
 };
 
 /// How a cache handles a missing value. The fields are independent of each other.
@@ -106,7 +106,7 @@ impl Strategy {
         self.limit.as_ref().map_or(Ok(()), Limit::check)
     }
 
-    /// The age at which no value is served any more; `None`: there is none.
+    /// The age from which a value is not served any more; `None`: there is no limit.
     #[must_use]
     pub fn max_served_age(&self) -> Option<Duration> {
         Some(self.ttl?.saturating_add(self.stale_for()))

@@ -54,8 +54,9 @@ use crate::{
     },
     error::{Error, InvalidStrategy},
     freshness::Lifespan,
+    invalidation::Invalidation,
     stats::Stats,
-    store::{StoredValue, invalidation::Invalidation},
+    store::StoredValue,
     strategy::Strategy,
 };
 

@@ -11,7 +11,7 @@ use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 
-use crate::{codec::Codec, store::invalidation::Invalidation};
+use crate::{codec::Codec, invalidation::Invalidation};
 
 /// The future that a tier's methods return.
 pub type TierFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -37,7 +37,7 @@ pub trait Tier: Send + Sync + 'static {
 /// Receives the events of other nodes.
 pub type EventListener = Box<dyn Fn(TierEvent) + Send + Sync>;
 
-/// The values that satisfy a lookup, and the request for the key's lock if there is none.
+/// The values that satisfy a lookup, and the request for the key's lock if no value is found.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TierQuery {
     /// A fresh value satisfies the lookup only if its age is below this. `None`: any fresh value does.

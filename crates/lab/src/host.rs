@@ -1,14 +1,16 @@
-//! Facts of the environment for the record: the machine, the time, this build.
+//! A new record, with the facts of its environment: the machine and this build.
 
 use std::{
     path::Path,
     process::{Command, Stdio},
     thread,
-    time::Instant,
 };
 
-use stockade_net::proc;
-use stockade_record::record::Host;
+use stockade_model::{proc, seed::Seed};
+use stockade_record::{
+    clock,
+    record::{ClockKind, Host, Record, SCHEMA, Verdict},
+};
 
 /// Version, commit, and any optimisation level but 3: `0.1.0 (8bc1969b7c2e, opt-level 1)`.
 #[must_use]
@@ -31,19 +33,6 @@ pub(crate) fn commit(folder: &Path) -> Option<String> {
     Some(commit.trim().to_owned()).filter(|commit| !commit.is_empty())
 }
 
-/// The current time, RFC 3339 in UTC, in seconds.
-#[must_use]
-#[expect(clippy::disallowed_methods, reason = "a record says when it was made")]
-pub fn now() -> String {
-    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-}
-
-/// Real time, for processes and budgets.
-#[expect(clippy::disallowed_methods, reason = "processes and budgets use real time")]
-pub(crate) fn instant() -> Instant {
-    Instant::now()
-}
-
 /// This machine, as far as Linux reports it. Unknown facts are empty or 0.
 #[must_use]
 pub fn host() -> Host {
@@ -52,5 +41,36 @@ pub fn host() -> Host {
         cores: thread::available_parallelism().map_or(0, usize::from),
         memory_mib: proc::memory_total_bytes().unwrap_or_default() >> 20,
         os: format!("Linux {}", proc::kernel_release().unwrap_or_default()),
+    }
+}
+
+/// The record of one measurement that begins now, without claims. Test and arm are to be added.
+#[must_use]
+pub fn new_record(title: &str, seed: Seed) -> Record {
+    Record {
+        schema: SCHEMA.to_owned(),
+        experiment: title.to_owned(),
+        context: None,
+        spec: String::new(),
+        seed,
+        scale: 1.0,
+        repeats: 1,
+        clock: ClockKind::Live,
+        started_at: clock::now(),
+        stockade: stockade(),
+        commit: None,
+        host: host(),
+        planned: 1,
+        interrupted: true,
+        in_progress: true,
+        aborted: None,
+        tests: Vec::new(),
+        arms: Vec::new(),
+        noise: None,
+        runs: Vec::new(),
+        looks: Vec::new(),
+        reference: None,
+        hypotheses: Vec::new(),
+        verdict: Verdict::Inconclusive,
     }
 }

@@ -15,7 +15,6 @@ mod cache_memory;
 mod child;
 mod disturbance;
 mod fetch;
-mod load_record;
 mod measure;
 mod probe;
 mod process;
@@ -47,7 +46,6 @@ pub use self::{
     accounting::AccountingWindow,
     app::AppTarget,
     cache_memory::CacheMemoryError,
-    load_record::LoadRecord,
     probe::PreflightProbe,
     proxy::ProxyTarget,
     recipe::{RecipeSource, RecipeSpec},

@@ -6,15 +6,20 @@ mod repeats;
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use rand::seq::SliceRandom;
 #[cfg(feature = "http")]
 use stockade_load::generator::LoadRunner;
 use stockade_model::seed::Seed;
-use stockade_record::record::{
-    Arm, ClockKind, Expectation, Interval, OriginStage, Record, Run, SCHEMA, Verdict,
+use stockade_record::{
+    clock,
+    events::{Measuring, RunEvent, RunObserver},
+    judge::{self, Case, Claim, EarlyJudge, Judgement, Latest, Refutation},
+    metrics::{Results, RunningFigures},
+    record::{Arm, ClockKind, Expectation, Record, Run, Verdict},
+    report,
+    storage::{Recorder, StorageError},
 };
 use stockade_source::documents;
 
@@ -23,15 +28,11 @@ use crate::target::ServerMachines;
 use crate::{
     engine::{CancellationToken, DocumentCountError, EngineError, EngineRuntime},
     host,
-    judge::{self, Case, Claim, EarlyJudge, Judgement, Latest, Refutation},
-    metrics::{Results, RunningFigures},
-    report::{self, markdown::ReportFile},
     spec::{Cell, Experiment, ScaleError, SpecError},
-    storage::{Recorder, StorageError},
     target::{Environment, MeasureContext, Second, TargetError},
 };
 use recording::IntervalSink;
-pub(crate) use recording::run_record;
+use recording::run_record;
 pub use repeats::UntilDecided;
 use repeats::{LookSchedule, Step};
 
@@ -70,49 +71,6 @@ impl Options {
             #[cfg(feature = "http")]
             machines: ServerMachines::new(),
         }
-    }
-}
-
-/// Follows a run.
-pub trait RunObserver {
-    fn on(&mut self, event: &RunEvent<'_>);
-}
-
-/// An event of a run.
-#[derive(Clone, Copy, Debug)]
-pub enum RunEvent<'a> {
-    /// So many checks or measurements follow.
-    Begin { steps: usize },
-    /// The next setup that is started once, before any load.
-    Checking { test: &'a str, arm: &'a str },
-    /// The record so far, between measurements and at most once a second.
-    Record { record: &'a Record, results: &'a Results },
-    /// The next measurement, and the record before it.
-    Measuring { measuring: Measuring<'a>, record: &'a Record, results: &'a Results },
-    /// One more second of the measurement is on disk. `share`: the finished part of it, from 0 to 1.
-    Second { interval: &'a Interval, share: f64 },
-    /// Another repeat follows, since so many comparisons are open.
-    Continuing { steps: usize, open_comparisons: usize },
-    /// The record is complete and on disk.
-    Finished { record: &'a Record, results: &'a Results },
-}
-
-/// A measurement that begins.
-#[derive(Clone, Copy, Debug)]
-pub struct Measuring<'a> {
-    pub test: &'a str,
-    pub arm: &'a str,
-    pub repeat: u32,
-    /// `None`: a burst.
-    pub lasts: Option<Duration>,
-    /// Of its origin, by a schedule.
-    pub stages: &'a [OriginStage],
-}
-
-/// Every observer, in order.
-impl RunObserver for Vec<Box<dyn RunObserver + '_>> {
-    fn on(&mut self, event: &RunEvent<'_>) {
-        self.iter_mut().for_each(|observer| observer.on(event));
     }
 }
 
@@ -222,7 +180,7 @@ pub fn run(
     Ok((run.record, run.results))
 }
 
-/// An experiment of which every setup works. Its servers run until it is dropped.
+/// An experiment in which every setup works. Its servers run until it is dropped.
 pub struct CheckedExperiment {
     /// Scaled.
     pub experiment: Experiment,
@@ -327,7 +285,7 @@ impl ExperimentRun {
         stop: &CancellationToken,
         observer: &mut dyn RunObserver,
     ) -> Result<bool, RunError> {
-        let started = host::instant();
+        let started = clock::instant();
         for repeat in 1.. {
             if !self.measure_repeat(repeat, stop, observer)? {
                 return Ok(false);
@@ -367,7 +325,7 @@ impl ExperimentRun {
         for test in self.experiment.tests.clone() {
             for cell in block(&self.experiment, &test, seed) {
                 // At most once a second: each checkpoint writes the whole record.
-                let now = host::now();
+                let now = clock::now();
                 if now != self.saved_at {
                     self.judge();
                     self.recorder.checkpoint(&self.record)?;
@@ -457,7 +415,7 @@ impl ExperimentRun {
         self.refutation.is_some() || self.record.aborted.is_some()
     }
 
-    /// The last repeat with a complete measurement; 1 if there is none.
+    /// The last repeat with a complete measurement; 1 without a complete measurement.
     fn last_repeat(&self) -> u32 {
         self.record.runs.last().map_or(1, |run| run.repeat)
     }
@@ -509,11 +467,7 @@ impl ExperimentRun {
             Verdict::NotJudged => Verdict::Inconclusive,
             verdict => verdict,
         };
-        self.recorder.checkpoint(record)?;
-        for ReportFile { path, text } in report::markdown::files(record, &self.results) {
-            self.recorder.report(&path, &text)?;
-        }
-        self.recorder.report("report.html", &report::html::render(record, &self.results))
+        report::write(&self.recorder, record, &self.results)
     }
 }
 
@@ -533,37 +487,7 @@ fn head(experiment: &Experiment, options: &Options, clock: ClockKind) -> Record 
         arms: arms.map(|(name, cache)| Arm { name: name.clone(), cache: cache.clone() }).collect(),
         noise: experiment.noise.clone(),
         reference: experiment.reference.clone(),
-        ..record_of_one(&experiment.title, options.seed)
-    }
-}
-
-/// The record of one measurement that begins now, without claims. Test and arm are to be added.
-pub(crate) fn record_of_one(title: &str, seed: Seed) -> Record {
-    Record {
-        schema: SCHEMA.to_owned(),
-        experiment: title.to_owned(),
-        context: None,
-        spec: String::new(),
-        seed,
-        scale: 1.0,
-        repeats: 1,
-        clock: ClockKind::Live,
-        started_at: host::now(),
-        stockade: host::stockade(),
-        commit: None,
-        host: host::host(),
-        planned: 1,
-        interrupted: true,
-        in_progress: true,
-        aborted: None,
-        tests: Vec::new(),
-        arms: Vec::new(),
-        noise: None,
-        runs: Vec::new(),
-        looks: Vec::new(),
-        reference: None,
-        hypotheses: Vec::new(),
-        verdict: Verdict::Inconclusive,
+        ..host::new_record(&experiment.title, options.seed)
     }
 }
 

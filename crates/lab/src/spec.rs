@@ -37,7 +37,11 @@ use stockade_model::{
     nearest::remedy,
     units::{format_duration, milliseconds, parse_duration, parse_percent},
 };
-use stockade_record::record::{ClockKind, NoiseArm, Reference};
+use stockade_record::{
+    judge::{self, Claim, Names, Selector},
+    metrics::{FigureUnit, FigureWindow},
+    record::{ClockKind, NoiseArm, Reference},
+};
 use stockade_source::secrets::{masked_file, masked_message};
 use tables::{Layer, Table};
 use toml::{
@@ -46,12 +50,7 @@ use toml::{
 };
 
 pub use crate::target::Scaled;
-use crate::{
-    judge::{self, Claim, Names, Selector},
-    metrics::{FigureUnit, FigureWindow},
-    services::RunService,
-    target::Target,
-};
+use crate::{services::RunService, target::Target};
 pub use scale::ScaleError;
 #[cfg(feature = "schema")]
 pub use schema::schema;
@@ -104,7 +103,7 @@ pub(crate) struct KeySpans {
 }
 
 impl Cell {
-    /// The completed share of its load after so many seconds, from 0 to 1.
+    /// The completed share of its load after this number of seconds, from 0 to 1.
     #[must_use]
     pub fn share(&self, seconds: u64) -> f64 {
         let duration = self.target.facts().duration;
@@ -285,7 +284,7 @@ struct Preamble {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 struct ServiceTable {
-    /// File beside the experiment with a JSON object and its `_id` on each line. The database is filled with it.
+    /// File next to the experiment with a JSON object and its `_id` on each line. The database is filled with it.
     documents: Option<PathBuf>,
 }
 
@@ -315,7 +314,9 @@ impl FromStr for PercentValue {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        parse_percent(text).map(Self).ok_or_else(|| format!("`{text}` is no share in percent: write \"5%\""))
+        parse_percent(text)
+            .map(Self)
+            .ok_or_else(|| format!("`{text}` is not a share in percent: write \"5%\""))
     }
 }
 

@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 use stockade_model::seed::Seed;
-use stockade_record::record;
-
-use crate::{
-    engine::{Burst, CancellationToken, DocumentSet, EngineError, EngineRuntime},
+use stockade_record::{
+    record,
     report::{grid, kazoo},
 };
+
+use crate::engine::{Burst, CancellationToken, DocumentSet, EngineError, EngineRuntime};
 
 /// One start: the results of each strategy under a number of workers.
 #[derive(Clone, Debug, Default)]

@@ -113,7 +113,7 @@ pub enum Scaled {
 pub struct Environment {
     /// Real or virtual time, and the tasks on it.
     pub runtime: EngineRuntime,
-    /// The program of which origin, proxy and app are child processes.
+    /// The program that runs as child processes: origin, proxy and app.
     pub program: PathBuf,
     /// The experiment's folder: the paths in its file are relative to it.
     pub folder: PathBuf,

@@ -42,10 +42,10 @@ enum HostPattern {
     UnixPath(String),
 }
 
-/// A text is no [`TargetPattern`].
+/// A text is not a [`TargetPattern`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{0}` is no pattern of servers: write a network or a name, with or without a port, such as `10.2.0.0/16:8080`, \
+    "`{0}` is not a pattern of servers: write a network or a name, with or without a port, such as `10.2.0.0/16:8080`, \
      `*.staging.example:443` or `unix:/run/app.sock`"
 )]
 pub struct TargetPatternError(String);
@@ -268,7 +268,7 @@ mod tests {
     fn texts_that_are_no_patterns_are_refused() {
         for text in ["", ":80", "a:b", "[::1", "a b", "http://a/", "unix:a.sock", "10.2.0.0/33", "10.2.*"] {
             let message = text.parse::<TargetPattern>().unwrap_err().to_string();
-            assert!(message.starts_with(&format!("`{text}` is no pattern of servers")), "{message}");
+            assert!(message.starts_with(&format!("`{text}` is not a pattern of servers")), "{message}");
         }
         for text in ["10.2.0.0/16:8080", "[fd00::/8]:*", "*.example:443", "unix:/run/*"] {
             assert_eq!(text.parse::<TargetPattern>().unwrap().to_string(), text);

@@ -32,7 +32,7 @@ pub enum BundleError {
     )]
     ClientCertificate,
     /// The load is of another version, or damaged.
-    #[error("this is no load of this version: {0}")]
+    #[error("this is not a load of this version: {0}")]
     Malformed(String),
     /// The requests are refused.
     #[error(transparent)]

@@ -406,7 +406,7 @@ impl ThreadClient {
         Ok(Box::new(PooledConnection { http1: Http1Connection::new(stream), timer, is_used: false }))
     }
 
-    /// A connection with capacity, a new one if there is none.
+    /// A connection with capacity: a kept one, or a new one.
     async fn http2_connection(
         &self,
         pool: &EndpointPool,
@@ -475,7 +475,7 @@ impl ThreadClient {
         Ok(stream)
     }
 
-    /// The pool for a URL, a new one if there is none.
+    /// The pool for a URL: a known one, or a new one.
     fn pool(&self, url: &Uri) -> Rc<EndpointPool> {
         let endpoint = Endpoint::of_url(url);
         let mut pools = self.pools.borrow_mut();

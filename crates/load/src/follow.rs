@@ -1,7 +1,7 @@
 //! Redirects: the request that follows one.
 
 use http::{HeaderMap, HeaderName, Method, Uri, header};
-use stockade_net::location::{Location, resolve};
+use stockade_http::location::{Location, resolve};
 
 use crate::{endpoint::Endpoint, template::RequestTemplate};
 
@@ -14,7 +14,7 @@ pub(crate) fn is_redirect(status: u16) -> bool {
     matches!(status, 301..=303 | 307 | 308)
 }
 
-/// The request that follows a response with this status and `Location`; none if the location is no http URL.
+/// The request that follows a response with this status and `Location`; `None` if the location is not an http URL.
 pub(crate) fn follow_redirect(
     template: &RequestTemplate,
     status: u16,

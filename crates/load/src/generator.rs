@@ -262,7 +262,7 @@ impl LoadTest {
         self.plan.peak_per_second() * self.share.fraction()
     }
 
-    /// This generator's part of so many requests.
+    /// This generator's part of `requests`.
     fn own_part(&self, requests: u64) -> usize {
         usize::try_from(self.share.below(requests)).unwrap_or(usize::MAX)
     }
@@ -394,7 +394,7 @@ fn run_thread(
     let runtime = runtime()?;
     {
         let _guard = runtime.enter();
-        let clock = clock.beside()?;
+        let clock = clock.on_current_runtime()?;
         let may_send = {
             let context = Arc::clone(context);
             Box::new(move || context.may_send())

@@ -7,7 +7,7 @@
 //! - [`Plan`](plan::Plan) states when requests are due, [`Traffic`](traffic::Traffic) what the `n`th request is. Both are
 //!   pure functions of `n` and a seed, so each thread computes its own part.
 //! - [`LoadTest::run`](generator::LoadTest::run) sends every request at its due time, also while earlier ones wait for their
-//!   responses. A [`Sample`](sample::Sample) holds the due time beside the time of sending: response times count from
+//!   responses. A [`Sample`](sample::Sample) holds the due time and the time of sending: response times count from
 //!   the due time, which avoids coordinated omission.
 //! - [`Tally`](tally::Tally) counts samples in HDR histograms, a second at a time. [`Summary`](summary::Summary) adds what
 //!   the generator measured of itself, and whether the run is valid.
@@ -82,6 +82,8 @@ pub mod fuzzing;
 pub mod generator;
 pub mod keys;
 pub mod plan;
+#[cfg(feature = "http")]
+mod record;
 pub mod report;
 mod retry;
 pub mod sample;
@@ -108,6 +110,8 @@ pub use allowed::{AllowedTargets, TargetPattern, TargetPatternError};
 pub use bundle::BundleError;
 #[cfg(feature = "http")]
 pub use client::{ClientOptions, Sha256Digest};
+#[cfg(feature = "http")]
+pub use record::LoadRecord;
 pub use retry::Retries;
 #[cfg(feature = "http")]
 pub use tls::{ClientCertificate, Trust, TrustError};

@@ -64,7 +64,7 @@ pub enum Phase {
     Closed(ClosedLoop),
 }
 
-/// Connections, each of which sends a request, waits for the response, pauses, and repeats.
+/// Connections. Each sends a request, waits for the response, pauses, and repeats.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClosedLoop {
     /// The number of connections.
@@ -347,7 +347,7 @@ impl Plan {
         Some(expected)
     }
 
-    /// The highest rate of open segments; see [`Schedule::peak_per_second`]. 0 if there are none.
+    /// The highest rate of open segments; see [`Schedule::peak_per_second`]. 0 without open segments.
     #[must_use]
     pub fn peak_per_second(&self) -> f64 {
         let peak = |segment: &Segment| match segment {
@@ -357,7 +357,7 @@ impl Plan {
         self.segments.iter().map(peak).fold(0.0, f64::max)
     }
 
-    /// The most connections of a closed loop; 0 if there is none.
+    /// The most connections of a closed loop; 0 without a closed loop.
     #[must_use]
     pub fn connections_max(&self) -> usize {
         let connections = |segment: &Segment| match segment {
@@ -367,7 +367,7 @@ impl Plan {
         self.segments.iter().map(connections).max().unwrap_or_default()
     }
 
-    /// The most requests of a burst; 0 if there is none.
+    /// The most requests of a burst; 0 without a burst.
     #[must_use]
     pub fn burst_max(&self) -> u64 {
         let burst = |segment: &Segment| match segment {

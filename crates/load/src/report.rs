@@ -8,7 +8,6 @@ mod buckets;
 mod encoder;
 mod figures;
 mod format;
-mod go_format;
 mod hdrplot;
 mod hgrm;
 mod hist;
@@ -18,11 +17,11 @@ mod json;
 pub mod openmetrics;
 #[cfg(feature = "http")]
 pub mod results;
-pub mod siege;
+mod siege;
 mod siege_json;
 mod text;
 mod timestamp;
-pub mod vegeta;
+mod vegeta;
 
 pub use buckets::{Buckets, BucketsError, ReportOptions};
 #[cfg(feature = "http")]

@@ -38,8 +38,8 @@ pub struct Response {
 /// A breach of RFC 9112 in a response that common clients accept, and so does this one, unless it is strict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deviation {
-    /// `Content-Length` beside `Transfer-Encoding` (6.3): the length is ignored, and the connection ends.
-    LengthBesideChunks,
+    /// `Content-Length` and `Transfer-Encoding` (6.3): the length is ignored, and the connection ends.
+    LengthAndChunks,
     /// A folded field (5.2), or a space before the colon of a field (5.1).
     Fields,
     /// Line ends after the body.
@@ -50,13 +50,13 @@ pub enum Deviation {
 
 impl Deviation {
     /// Every deviation.
-    pub const ALL: [Self; 4] = [Self::LengthBesideChunks, Self::Fields, Self::LinesAfterBody, Self::Location];
+    pub const ALL: [Self; 4] = [Self::LengthAndChunks, Self::Fields, Self::LinesAfterBody, Self::Location];
 
     /// The name in machine-readable reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::LengthBesideChunks => "length_beside_chunks",
+            Self::LengthAndChunks => "length_beside_chunks",
             Self::Fields => "fields",
             Self::LinesAfterBody => "lines_after_body",
             Self::Location => "location",
@@ -67,10 +67,10 @@ impl Deviation {
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self {
-            Self::LengthBesideChunks => "Content-Length beside Transfer-Encoding",
+            Self::LengthAndChunks => "Content-Length and Transfer-Encoding",
             Self::Fields => "a folded field, or a space before a colon",
             Self::LinesAfterBody => "line ends after the body",
-            Self::Location => "a Location that is no URL",
+            Self::Location => "a Location that is not a URL",
         }
     }
 }

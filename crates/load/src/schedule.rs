@@ -210,7 +210,7 @@ impl Schedule {
         self.steps.iter().map(Step::peak_per_second).fold(0.0, f64::max)
     }
 
-    /// The most requests of a burst; 0 if there is none.
+    /// The most requests of a burst; 0 without a burst.
     #[must_use]
     pub fn burst_max(&self) -> u64 {
         let burst = self.steps.iter().map(Step::burst_requests).max().unwrap_or_default();

@@ -218,7 +218,7 @@ impl Search {
         }
     }
 
-    /// The next rate, or why there is none.
+    /// The next rate, or the reason why the search has ended.
     fn candidate(&self) -> Result<u32, SearchStatus> {
         match (self.highest_passed, self.lowest_failed) {
             (None, None) => Ok(self.options.from.requests()),

@@ -97,9 +97,6 @@ impl AddAssign for SecondCounts {
 }
 
 impl GeneratorHealth {
-    /// Reports mention a [`steal`](Self::steal) above this, since it slows responses down.
-    pub const STEAL_MAX: f64 = 0.01;
-
     /// True if there is no reason against the run.
     #[must_use]
     pub fn is_valid(&self) -> bool {

@@ -177,7 +177,7 @@ impl Tally {
         self.status_codes.values().sum()
     }
 
-    /// Requests that are no success: without a response, or with a status other than 200 to 399.
+    /// Requests that are not a success: without a response, or with a status other than 200 to 399.
     #[must_use]
     pub fn failed(&self) -> u64 {
         self.requests() - self.successes

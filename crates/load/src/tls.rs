@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use rustls::{ClientConfig, RootCertStore, client::Resumption, sign::SingleCertAndKey};
-use stockade_net::tls::with_authorities;
-pub use stockade_net::tls::{ClientCertificate, Trust, TrustError};
+use stockade_http::tls::with_authorities;
+pub use stockade_http::tls::{ClientCertificate, Trust, TrustError};
 
 use crate::client::ClientOptions;
 

@@ -73,7 +73,7 @@ pub const FORMATS: [FormatName; 20] = [
 ///
 /// assert_eq!("combined".parse(), Ok(Format::Common));
 /// assert_eq!("csv:key=0".parse::<Format>()?.to_string(), "csv:key=0");
-/// assert_eq!("twiter".parse::<Format>().unwrap_err().to_string(), "`twiter` is no format: did you mean `twitter`?");
+/// assert_eq!("twiter".parse::<Format>().unwrap_err().to_string(), "`twiter` is not a format: did you mean `twitter`?");
 /// # Ok::<(), stockade_logs::FormatError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -110,7 +110,7 @@ pub enum Format {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
     /// There is no such name.
-    #[error("`{name}` is no format: {remedy}")]
+    #[error("`{name}` is not a format: {remedy}")]
     Unknown {
         /// The name.
         name: String,

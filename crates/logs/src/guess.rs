@@ -114,11 +114,7 @@ fn guess_of_lines(mut lines: Vec<&[u8]>, tenths: usize) -> Result<Format, &'stat
     let is_key = |line: &&[u8]| {
         str::from_utf8(line).is_ok_and(|key| !key.contains([' ', '\t']) && !key.contains(char::is_control))
     };
-    if lines.iter().all(is_key) {
-        Ok(Format::Keys)
-    } else {
-        Err("its first lines are in none of the known formats")
-    }
+    if lines.iter().all(is_key) { Ok(Format::Keys) } else { Err("its first lines are not in a known format") }
 }
 
 fn by_name(name: &str) -> Option<Format> {

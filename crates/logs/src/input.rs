@@ -178,7 +178,7 @@ impl<'a> InputReader<'a> {
         taken
     }
 
-    /// Reads more behind the bytes that are not handed out, of which there are less than [`PEEKED_BYTES_MAX`]; false: the input has ended.
+    /// Reads more behind the bytes that are not handed out, which are fewer than [`PEEKED_BYTES_MAX`]; false: the input has ended.
     fn fill(&mut self) -> Result<bool, ReadError> {
         if let Some(error) = self.error.take() {
             return Err(ReadError { line: self.count + 1, ..error });

@@ -585,7 +585,7 @@ impl Visitor<'_> for PathSeed<'_> {
     }
 }
 
-/// Reads a value; null is none.
+/// Reads a value; null stands for a missing one.
 struct ValueSeed<'s, 'a> {
     path: &'s mut String,
     line: &'s mut JsonLine<'a>,

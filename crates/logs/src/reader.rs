@@ -26,14 +26,14 @@ use crate::{
 /// The most bad lines, in percent of the lines that are not blank. A log with more is refused.
 pub const BAD_PERCENT_MAX: u64 = 10;
 
-/// A log is refused before its end after so many lines, or so many bytes.
+/// A log may be refused before its end after this number of lines, or of bytes.
 const EARLY_LINES: u64 = 10_000;
 const EARLY_BYTES: u64 = 64 << 20;
 
 /// The lines that a program may write before its first request.
 const LINES_BEFORE_REQUESTS: u64 = 1_000;
 
-/// So many zeros are not the first records of a binary trace.
+/// A run of zeros of this length is not the beginning of a binary trace.
 const HOLE_BYTES: usize = 1 << 10;
 
 /// The first lines of a file whose times say where the others are.

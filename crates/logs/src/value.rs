@@ -29,7 +29,7 @@ pub(crate) fn number(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// A size in bytes; `-` and an empty text are none.
+/// A size in bytes; `None` for `-` and an empty text.
 pub(crate) fn size(text: &[u8]) -> Result<Option<u64>, Problem> {
     if matches!(text, b"" | b"-") {
         return Ok(None);
@@ -44,7 +44,7 @@ pub(crate) fn checked_size(bytes: u64) -> Result<u64, Problem> {
     if bytes <= SIZE_BYTES_MAX { Ok(bytes) } else { Err(Problem::from("the size is larger than 1 PiB")) }
 }
 
-/// A status of three digits; others, such as `-` or nginx's `000`, are none.
+/// A status of three digits; `None` for others, such as `-` or nginx's `000`.
 pub(crate) fn status(text: &[u8]) -> Option<u16> {
     let status = number(text).and_then(|number| u16::try_from(number).ok())?;
     (100..1_000).contains(&status).then_some(status)

@@ -60,13 +60,13 @@ enum LatencyDistribution {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LatencyError {
-    /// A part of the text is no duration.
+    /// A part of the text is not a duration.
     #[error(transparent)]
     Unit(#[from] UnitError),
     /// The larger end of a range comes first.
     #[error("`{0}` ends before it begins: write the smaller latency first")]
     Backwards(String),
-    #[error("`{name}` is no distribution: {}", remedy(.name, DISTRIBUTIONS.map(|(name, ..)| name)))]
+    #[error("`{name}` is not a distribution: {}", remedy(.name, DISTRIBUTIONS.map(|(name, ..)| name)))]
     UnknownDistribution {
         /// The text before the bracket.
         name: String,
@@ -290,7 +290,7 @@ impl LatencyFiles {
         let file = OpenOptions::new().read(true).custom_flags(nonblocking).open(path).map_err(unread)?;
         let about = file.metadata().map_err(unread)?;
         if !about.is_file() {
-            return Err(wrong("it is no file".to_owned()));
+            return Err(wrong("it is not a file".to_owned()));
         }
         let key = (about.dev(), about.ino());
         if let Some(seen) = self.seen.get(&key) {
@@ -320,8 +320,9 @@ fn lines(text: &str) -> Result<Arc<[Duration]>, String> {
             continue;
         }
         // The file may contain secrets, and the message may be public: it contains the line's number, not its text.
-        let latency = parse_duration(line)
-            .map_err(|_| format!("line {} is no duration: write one a line, such as `12.5ms`", number + 1))?;
+        let latency = parse_duration(line).map_err(|_| {
+            format!("line {} is not a duration: write one a line, such as `12.5ms`", number + 1)
+        })?;
         seen.push(latency);
     }
     if seen.is_empty() {
@@ -472,9 +473,9 @@ mod tests {
         let pipe = folder.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         for (name, reason) in [
-            (pipe.to_str().unwrap(), "it is no file"),
-            ("/dev/zero", "it is no file"),
-            ("/proc/self/status", "line 1 is no duration: write one a line, such as `12.5ms`"),
+            (pipe.to_str().unwrap(), "it is not a file"),
+            ("/dev/zero", "it is not a file"),
+            ("/proc/self/status", "line 1 is not a duration: write one a line, such as `12.5ms`"),
         ] {
             let error = Latency::parse_in(&format!("empirical({name})"), folder.path()).unwrap_err();
             assert_eq!(error.to_string(), format!("{name}: {reason}"));
@@ -498,10 +499,10 @@ mod tests {
             ("5", "`5` has no unit: write `5ms` or `5s`".to_owned()),
             ("1..2s", "`1` has no unit: write `1ms` or `1s`".to_owned()),
             ("2s..1s", "`2s..1s` ends before it begins: write the smaller latency first".to_owned()),
-            ("norml(mean=1s, sd=1s)", "`norml` is no distribution: did you mean `normal`?".to_owned()),
+            ("norml(mean=1s, sd=1s)", "`norml` is not a distribution: did you mean `normal`?".to_owned()),
             (
                 "pareto(1s)",
-                "`pareto` is no distribution: use one of: normal, lognormal, exponential, empirical"
+                "`pareto` is not a distribution: use one of: normal, lognormal, exponential, empirical"
                     .to_owned(),
             ),
             (
@@ -525,7 +526,7 @@ mod tests {
             ),
             (
                 "empirical(bad)",
-                format!("{}: line 2 is no duration: write one a line, such as `12.5ms`", path("bad")),
+                format!("{}: line 2 is not a duration: write one a line, such as `12.5ms`", path("bad")),
             ),
             (
                 "empirical(empty)",
@@ -535,7 +536,7 @@ mod tests {
                 "empirical(none)",
                 format!("{}: cannot read it: No such file or directory (os error 2)", path("none")),
             ),
-            ("empirical(.)", format!("{}: it is no file", path("."))),
+            ("empirical(.)", format!("{}: it is not a file", path("."))),
         ] {
             assert_eq!(Latency::parse_in(text, folder.path()).unwrap_err().to_string(), message, "{text}");
         }

@@ -18,7 +18,7 @@ pub fn shown(text: &str) -> String {
     shown_to(text, SHOWN_CHARS)
 }
 
-/// The same with so many characters.
+/// The same with at most `most` characters.
 #[must_use]
 pub fn shown_to(text: &str, chars_max: usize) -> String {
     let end = text.char_indices().nth(chars_max).map(|(end, _)| end);

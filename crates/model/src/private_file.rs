@@ -19,7 +19,7 @@ const OTHERS_WRITE: u32 = 0o002;
 pub enum NotPrivate {
     #[error("it is a link: write the path of the file itself")]
     Link,
-    #[error("it is no file")]
+    #[error("it is not a file")]
     NoFile,
     #[error("it belongs to another user: remove it, or change its owner")]
     OtherOwner,

@@ -220,7 +220,7 @@ fn parse_parts(text: &str) -> Result<(u64, Duration), RateError> {
     Ok((requests, per))
 }
 
-/// Uses the largest unit of which the period is a multiple.
+/// Uses the largest unit that divides the period.
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [(&str, u128); 7] = [

@@ -12,7 +12,7 @@ pub enum UnitError {
         /// The expected quantity.
         of: &'static Quantity,
     },
-    #[error("`{unit}` is no unit of {}: use {}", .of.dimension, .of.choice)]
+    #[error("`{unit}` is not a unit of {}: use {}", .of.dimension, .of.choice)]
     UnknownUnit {
         /// The text after the number.
         unit: String,
@@ -20,7 +20,7 @@ pub enum UnitError {
         of: &'static Quantity,
     },
     /// Not a number with a unit.
-    #[error("`{text}` is no {}: write a number and a unit, such as {}", .of.noun, .of.examples)]
+    #[error("`{text}` is not a {}: write a number and a unit, such as {}", .of.noun, .of.examples)]
     Malformed {
         text: String,
         /// The expected quantity.
@@ -407,11 +407,14 @@ mod tests {
     fn errors_name_the_remedy() {
         for (text, message) in [
             ("250", "`250` has no unit: write `250ms` or `250s`"),
-            ("5 minutes", "`minutes` is no unit of time: use ns, us, ms, s, m, h or d"),
-            ("", "`` is no duration: write a number and a unit, such as `250ms` or `1.5s`"),
-            ("-5ms", "`-5ms` is no duration: write a number and a unit, such as `250ms` or `1.5s`"),
-            ("1.2.3s", "`1.2.3s` is no duration: write a number and a unit, such as `250ms` or `1.5s`"),
-            ("1ms..2ms", "`1ms..2ms` is no duration: write a number and a unit, such as `250ms` or `1.5s`"),
+            ("5 minutes", "`minutes` is not a unit of time: use ns, us, ms, s, m, h or d"),
+            ("", "`` is not a duration: write a number and a unit, such as `250ms` or `1.5s`"),
+            ("-5ms", "`-5ms` is not a duration: write a number and a unit, such as `250ms` or `1.5s`"),
+            ("1.2.3s", "`1.2.3s` is not a duration: write a number and a unit, such as `250ms` or `1.5s`"),
+            (
+                "1ms..2ms",
+                "`1ms..2ms` is not a duration: write a number and a unit, such as `250ms` or `1.5s`",
+            ),
             ("99999999999d", "`99999999999d` is longer than a run can be"),
         ] {
             assert_eq!(parse_duration(text).unwrap_err().to_string(), message, "{text}");
@@ -426,8 +429,8 @@ mod tests {
             assert_eq!(parse_size(text), Ok(bytes), "{text}");
         }
         for (text, message) in [
-            ("64k", "`k` is no unit of size: use B, KiB, MiB, GiB, kB, MB or GB"),
-            ("much", "`much` is no size: write a number and a unit, such as `300KiB` or `256MiB`"),
+            ("64k", "`k` is not a unit of size: use B, KiB, MiB, GiB, kB, MB or GB"),
+            ("much", "`much` is not a size: write a number and a unit, such as `300KiB` or `256MiB`"),
             ("99999999999GiB", "`99999999999GiB` is larger than a run can be"),
         ] {
             assert_eq!(parse_size(text).unwrap_err().to_string(), message, "{text}");

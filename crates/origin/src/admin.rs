@@ -11,13 +11,13 @@ use http::{
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use serde_json::{Map, Value, json};
+use stockade_http::guard::{self, GuardFault};
 use stockade_model::{
     nearest::remedy,
     snapshot,
     telemetry::MetricKind,
     time::{Precise, Runtime},
 };
-use stockade_net::guard::{self, GuardFault};
 use stockade_record::telemetry::prometheus::Text;
 
 use crate::{
@@ -68,7 +68,7 @@ pub(crate) async fn respond(
         let text = format!("there is no page /_admin/{page}: {remedy}\n");
         return BufferedResponse::text(StatusCode::NOT_FOUND, text);
     };
-    // In OriginSimulator, GET changes state on these pages. POST is accepted beside it.
+    // In OriginSimulator, GET changes state on these pages. POST is accepted, too.
     let changes_state = ["restart", "start", "clear_current_count"].contains(page);
     let is_allowed = method == allowed
         || (allowed == Method::GET && method == Method::HEAD && !changes_state)
@@ -144,7 +144,7 @@ fn current_recipes(state: &OriginState) -> Value {
     if recipes.is_empty() { NO_RECIPE.into() } else { recipes.into() }
 }
 
-/// The counters of `OriginSimulator` (by status, over all routes), and those by route beside them.
+/// The counters of `OriginSimulator` (by status, over all routes), and by route.
 fn current_count(state: &OriginState) -> Value {
     let (mut total, mut statuses) = (0, Map::new());
     let mut routes = Map::new();

@@ -13,21 +13,19 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use http::{
-    HeaderValue, Request, Response, StatusCode, Uri,
-    header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, LOCATION, USER_AGENT},
+    HeaderValue, Request, StatusCode, Uri,
+    header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, HOST, LOCATION, USER_AGENT},
+    uri::{Authority, PathAndQuery},
 };
-use http_body::Body;
-use http_body_util::{BodyExt, Empty};
-use hyper::body::Incoming;
-use hyper_rustls::HttpsConnectorBuilder;
-use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
-    rt::TokioExecutor,
-};
+use http_body_util::Full;
 use percent_encoding::percent_decode_str;
 use rustls::ClientConfig;
+use stockade_http::{
+    client::{AGENT, ClientError, Connector},
+    location,
+    tls::Trust,
+};
 use stockade_model::time::{Precise, Runtime, Time, before};
-use stockade_net::{location, tls::Trust};
 use tokio::sync::OnceCell;
 
 use crate::{
@@ -138,56 +136,57 @@ async fn fetch(
 }
 
 async fn get(key: &FetchKey, bytes_left: &AtomicU64) -> Result<FetchedContent, FetchRequestFailure> {
-    let response = send_request(key).await?;
-    if response.status() != StatusCode::OK {
-        let location = response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
+    let FetchKey { uri, is_gzip } = key;
+    let is_encrypted = uri.scheme_str() == Some("https");
+    let tls = if is_encrypted { Some(system_trust().await?) } else { None };
+    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+    let port = uri.port_u16().unwrap_or(if is_encrypted { 443 } else { 80 });
+    let mut connection =
+        Connector::new(host, port, tls).connect().await.map_err(|error| root_cause(&error))?;
+    let (mut content_left, mut is_too_large) = (CONTENT_BYTES_MAX, false);
+    let has_room = |bytes: usize| {
+        let Some(left) = content_left.checked_sub(bytes as u64) else { return false };
+        content_left = left;
+        let reserved = bytes_left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(bytes as u64));
+        is_too_large = reserved.is_err();
+        !is_too_large
+    };
+    let reply = match connection.exchange(request(key)?, has_room).await {
+        Ok(reply) => reply,
+        Err(ClientError::TooLarge) if is_too_large => return Err(FetchRequestFailure::TooLarge),
+        Err(ClientError::TooLarge) => return Err("the body is larger than 256 MiB".into()),
+        Err(error) => return Err(root_cause(&error).into()),
+    };
+    if reply.status() != StatusCode::OK {
+        let location = reply.headers().get(LOCATION).and_then(|location| location.to_str().ok());
         let remedy =
             location.map(|url| format!(": write {} instead", redact_password(url))).unwrap_or_default();
-        return Err(format!("the server answers {}{remedy}", response.status()).into());
+        return Err(format!("the server answers {}{remedy}", reply.status()).into());
     }
-    let encoding = response.headers().get(CONTENT_ENCODING).map(HeaderValue::as_bytes);
+    let encoding = reply.headers().get(CONTENT_ENCODING).map(HeaderValue::as_bytes);
     let is_gzip = match encoding {
         None | Some(b"identity") => false,
-        Some(b"gzip") if key.is_gzip => true,
+        Some(b"gzip") if *is_gzip => true,
         Some(other) => {
             let encoding = String::from_utf8_lossy(other);
             return Err(format!("the server answers in {encoding}, which the request does not accept").into());
         }
     };
-    let mut incoming = response.into_body();
-    let declared = incoming.size_hint().lower().min(CONTENT_BYTES_MAX);
-    let mut body = Vec::with_capacity(usize::try_from(declared).unwrap_or_default());
-    while let Some(frame) = incoming.frame().await {
-        let Ok(chunk) = frame.map_err(|error| root_cause(&error))?.into_data() else { continue };
-        if (body.len() + chunk.len()) as u64 > CONTENT_BYTES_MAX {
-            return Err("the body is larger than 256 MiB".into());
-        }
-        let reserved = bytes_left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(chunk.len() as u64));
-        reserved.map_err(|_| FetchRequestFailure::TooLarge)?;
-        body.extend_from_slice(&chunk);
-    }
-    body.shrink_to_fit();
-    Ok(FetchedContent { body: body.into(), is_gzip })
+    Ok(FetchedContent { body: reply.into_body(), is_gzip })
 }
 
-async fn send_request(key: &FetchKey) -> Result<Response<Incoming>, FetchRequestFailure> {
+fn request(key: &FetchKey) -> Result<Request<Full<Bytes>>, FetchRequestFailure> {
     let FetchKey { uri, is_gzip } = key;
-    let accept_encoding = if *is_gzip { "gzip" } else { "identity" };
-    let mut request = Request::get(uri)
-        .header(USER_AGENT, concat!("stockade/", env!("CARGO_PKG_VERSION")))
-        .header(ACCEPT_ENCODING, HeaderValue::from_static(accept_encoding));
+    let authority = uri.authority().map_or("", Authority::as_str);
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let mut request = Request::get(uri.path_and_query().map_or("/", PathAndQuery::as_str))
+        .header(HOST, host)
+        .header(USER_AGENT, AGENT)
+        .header(ACCEPT_ENCODING, HeaderValue::from_static(if *is_gzip { "gzip" } else { "identity" }));
     if let Some(authorization) = basic_authorization(uri) {
         request = request.header(AUTHORIZATION, authorization);
     }
-    let request = request.body(Empty::<Bytes>::new()).map_err(|error| error.to_string())?;
-    let builder = Client::builder(TokioExecutor::new());
-    let response = if uri.scheme_str() == Some("https") {
-        let https = HttpsConnectorBuilder::new().with_tls_config(system_trust().await?).https_only();
-        builder.build(https.enable_http1().build()).request(request).await
-    } else {
-        builder.build(HttpConnector::new()).request(request).await
-    };
-    Ok(response.map_err(|error| root_cause(&error))?)
+    Ok(request.body(Full::default()).map_err(|error| error.to_string())?)
 }
 
 /// Certificate authorities of the system. Read once, at the first `https` URL.

@@ -1,7 +1,7 @@
 //! An HTTP origin that misbehaves on schedule.
 //!
 //! It takes the recipes of BBC's `OriginSimulator` unchanged and extends them by faults, random shares, finite capacity
-//! and versions. Any cache can stand in front of it. Its modules, each of which uses only those above it:
+//! and versions. Any cache can stand in front of it. Its modules; each uses only those above it:
 //!
 //! - `stages` and `recipe`: what a route does over time, parsed from JSON. Pure.
 //! - `fetch`, `memfd` and `content`: the bodies that routes serve.

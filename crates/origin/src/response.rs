@@ -13,7 +13,7 @@ use http::{
         IF_UNMODIFIED_SINCE, RANGE,
     },
 };
-use stockade_net::byte_range;
+use stockade_http::byte_range;
 
 use crate::content::Representation;
 

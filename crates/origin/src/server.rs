@@ -10,11 +10,11 @@ use std::{
     time::Duration,
 };
 
+use stockade_http::port::{ReservedPort, shared_socket};
 use stockade_model::{
     seed::Seed,
     time::{Precise, Runtime},
 };
-use stockade_net::port::{ReservedPort, shared_socket};
 use tokio::{net::TcpListener, runtime, sync::watch};
 
 use crate::{
@@ -36,7 +36,7 @@ pub struct OriginOptions {
     pub listen: SocketAddr,
     /// Address of a listener for the admin pages alone. `None`: `listen` serves them below `/_admin`.
     pub admin: Option<SocketAddr>,
-    /// Names that requests for admin pages may have as their host, without ports, beside addresses and `localhost`.
+    /// Names that requests for admin pages may have as their host, without ports, in addition to addresses and `localhost`.
     pub admin_hosts: Vec<String>,
     /// Number of threads that serve `listen`.
     pub threads: NonZeroUsize,
@@ -188,7 +188,7 @@ impl Origin {
         let time = time.clone();
         let run = move || {
             let prepared = new_runtime().and_then(|runtime| {
-                let time = runtime.block_on(async { time.beside() })?;
+                let time = runtime.block_on(async { time.on_current_runtime() })?;
                 Ok((runtime, time))
             });
             let (runtime, time) = match prepared {

@@ -18,7 +18,7 @@ use crate::{
     warmup::Warmup,
 };
 
-/// The bytes of an entry of the proxy beside those of the response's body: key, headers, and the store's own. Measured with
+/// The bytes of an entry of the proxy without the response's body: key, headers, and the store's own. Measured with
 /// `stockade origin` behind `stockade proxy` (`/stats`) with SIEVE, a key of 18 bytes, 100 bytes to 10 kB; other policies store more.
 pub const OVERHEAD_BYTES: u32 = 1_330;
 /// The bytes of a marker of the proxy that responses are not shared, measured in the same way.
@@ -32,10 +32,10 @@ const TTL: Duration = Duration::from_mins(1);
 const SWR: Duration = Duration::from_secs(10);
 /// Of a bound on staleness without a ttl, this part is `swr` at most.
 const SWR_DIVISOR: u32 = 7;
-/// Sizes are powers of two: so many below and above the room that is given,
+/// Sizes are powers of two: these numbers of sizes below and above the room that is given,
 const SIZES_BELOW: i32 = 5;
 const SIZES_ABOVE: i32 = 4;
-/// or so many up to twice the room beyond which more saves less than [`SAVED_MIN`] of the loads.
+/// or this number up to twice the room beyond which more saves less than [`SAVED_MIN`] of the loads.
 const SIZES: usize = 10;
 /// Powers of two below the size of all objects that are examined for it.
 const SIZES_EXAMINED: u32 = 24;
@@ -64,7 +64,7 @@ pub struct PlanOptions {
     pub warmup: Warmup,
     /// The largest entry that is stored, in bytes; `None`: the default of the cache, 1 MiB or a sixteenth of the room.
     pub max_object: Option<u64>,
-    /// Bytes of an entry beside those of its response: [`OVERHEAD_BYTES`] as in the proxy, or 0 as in published curves.
+    /// Bytes of an entry without its response: [`OVERHEAD_BYTES`] as in the proxy, or 0 as in published curves.
     pub overhead_bytes: u32,
 }
 
@@ -538,7 +538,7 @@ mod tests {
         }
     }
 
-    /// Room for all objects of a small log is too little for one of them, of which a cache stores a sixteenth of its room at most.
+    /// Room for all objects of a small log is too little for one of them: a cache stores no object larger than a sixteenth of its room.
     #[test]
     fn largest_useful_size_stores_the_largest_object() {
         for object_bytes in [1, 500, 40_000, 900_000, 3_000_000] {

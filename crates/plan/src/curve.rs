@@ -52,7 +52,7 @@ pub struct CurveSettings {
     pub sizes: Vec<Capacity>,
     /// How long a load takes, in nanoseconds.
     pub latency_ns: u64,
-    /// Bytes of an entry beside those of its response.
+    /// Bytes of an entry without its response.
     pub overhead_bytes: u32,
     /// The largest entry that is stored, in bytes; `None`: the default of the cache.
     pub max_object: Option<u64>,

@@ -118,7 +118,7 @@ impl fmt::Display for Finding {
                 let ttl = format_span(Duration::from_secs(*ttl_s));
                 write!(
                     f,
-                    "The ttl is shorter than the time between requests for a key, of which half are after {}: --ttl {ttl} has a hit ratio of {}.",
+                    "The ttl is shorter than the time between requests for a key; half of these times are at least {}: --ttl {ttl} has a hit ratio of {}.",
                     format_span(Duration::from_secs_f64(*repeat_s)),
                     percent(*hit_ratio)
                 )

@@ -145,7 +145,7 @@ impl ExchangeCounts {
     }
 }
 
-/// The safe methods beside GET and HEAD (RFC 9110, 9.2.1, and the method registry).
+/// The safe methods other than GET and HEAD (RFC 9110, 9.2.1, and the method registry).
 fn is_safe(method: &str) -> bool {
     matches!(method, "OPTIONS" | "TRACE" | "PROPFIND" | "QUERY" | "REPORT" | "SEARCH")
 }

@@ -1,4 +1,4 @@
-//! The plan beside theory and beside other simulators, on published traces and facts.
+//! The plan compared with theory and with other simulators, on published traces and facts.
 
 mod traces;
 mod twitter;

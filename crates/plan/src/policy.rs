@@ -67,7 +67,9 @@ pub(crate) trait EvictionPolicy {
     fn new(setup: &PolicySetup) -> Self;
 
     /// A lookup found the key.
-    fn on_hit(&mut self, access: &Access);
+    fn on_hit(&mut self, access: &Access) {
+        let _ = access;
+    }
 
     /// A lookup found the key, and its value had expired: it is replaced next.
     fn on_expired(&mut self, access: &Access) {
@@ -79,14 +81,16 @@ pub(crate) trait EvictionPolicy {
         let _ = access;
     }
 
-    /// Chooses a key and forgets it; `None`: there is none.
+    /// Chooses a key and forgets it; `None`: the cache is empty.
     fn evict(&mut self, access: &Access) -> Option<Key>;
 
     /// The key was inserted.
     fn on_insert(&mut self, access: &Access);
 
     /// The value of a present key was replaced by one of another weight. The request for it has been counted.
-    fn on_update(&mut self, access: &Access);
+    fn on_update(&mut self, access: &Access) {
+        let _ = access;
+    }
 
     /// The key leaves for another reason than eviction.
     fn on_remove(&mut self, key: Key);

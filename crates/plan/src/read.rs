@@ -18,7 +18,7 @@ use crate::{
 pub const REQUESTS_MAX: usize = 14_000_000;
 /// The least number of keys of that sample.
 const KEYS_MIN: usize = 65_536;
-/// Requests that are not by bots and are kept beside them, at most, and the least number of their keys.
+/// Requests without those of bots, which are kept as a second trace: their number at most, and the least number of their keys.
 const REQUESTS_WITHOUT_BOTS_MAX: usize = 250_000;
 const KEYS_WITHOUT_BOTS_MIN: usize = 16_384;
 /// After this number of requests without a user agent the log is taken for one without them.

@@ -22,7 +22,7 @@ use crate::{
 pub const SAVED_MIN: f64 = 0.05;
 /// Or the largest size this one.
 pub const SAVED_BY_LARGEST_MIN: f64 = 0.1;
-/// Savings of fewer loads for each request are none: one of 10,000.
+/// A size that saves fewer loads for each request does not count as a saving: one of 10,000.
 pub const SAVED_LOADS_MIN: f64 = 0.000_1;
 /// More loads that do not count, as a share of the fewest.
 pub const TIE: f64 = 0.01;
@@ -87,7 +87,7 @@ pub struct Peak {
 }
 
 impl Peak {
-    /// The rate of a count in so many seconds of a sample of the keys. Requests of a second are in the sample or not by the chance of
+    /// The rate of a count in a number of seconds of a sample of the keys. Requests of a second are in the sample or not by the chance of
     /// their keys, so that the standard error of a count is about its root.
     pub(crate) fn of(count: u64, seconds: f64, sampled_share: f64) -> Self {
         let error = (sampled_share < 1.0).then(|| 2.0 / (count.max(1) as f64).sqrt());
@@ -111,7 +111,7 @@ pub enum NoRecommendation {
     NoSize,
     /// No policy of the curves is one of the cache.
     #[error(
-        "No cache to recommend, since none of these policies ships with it: add one to --policy, such as sieve."
+        "No cache to recommend, since no policy of these ships with it: add one to --policy, such as sieve."
     )]
     NoShippedPolicy,
 }

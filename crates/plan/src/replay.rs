@@ -99,7 +99,7 @@ pub enum Ttl {
 }
 
 impl Ttl {
-    /// The ttl of a response of which the log says nothing; `None`: it never expires.
+    /// The ttl of a response without one in the log; `None`: it never expires.
     #[must_use]
     pub fn default_ns(self) -> Option<u64> {
         match self {
@@ -109,12 +109,12 @@ impl Ttl {
     }
 }
 
-/// A cache to be replayed, beside its policy.
+/// A cache to be replayed, without its policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheSetup {
     /// The room.
     pub capacity: Capacity,
-    /// Bytes of an entry beside those of its response, with a capacity in bytes.
+    /// Bytes of an entry without its response, with a capacity in bytes.
     pub overhead_bytes: u32,
     /// Bytes of a marker of the proxy: that responses to a URL are not shared. 0: it leaves none.
     pub marker_bytes: u32,

@@ -267,7 +267,7 @@ fn size_fact(chosen: &Recommendation) -> String {
     format!("twice the size saves {saved}; half the size {added}")
 }
 
-/// The answer in one sentence, beside the [facts].
+/// The answer in one sentence, without the [facts].
 fn answer(plan: &Plan) -> String {
     let chosen = match &plan.recommendation {
         Ok(chosen) => chosen,
@@ -462,7 +462,7 @@ fn notes(plan: &Plan) -> Vec<String> {
     notes
 }
 
-/// Requests that are loads whatever the cache, and why, in one sentence; `None`: there are none.
+/// Requests that are loads whatever the cache, and why, in one sentence; `None`: the log has no such requests.
 fn permanent_loads(plan: &Plan) -> Option<String> {
     let counts = &plan.exchanges;
     let loads = counts.never_stored();

@@ -9,7 +9,7 @@
 //! | Nearly all requests are for URLs that are requested once. | Nothing of the route is stored, so that it does not push out others. |
 //!
 //! A content that changes and keeps its size is not seen. Where some clients accept compression and others do not, the size
-//! changes and the content does not: such a route keeps the ttl of the plan.
+//! changes and the content does not: that route keeps the ttl of the plan.
 //!
 //! ```text
 //! sample of the keys -> each ttl in a cache without a limit: loads and answers of another size, by route -> candidates
@@ -176,11 +176,11 @@ pub struct PlannedRoute {
 /// The evidence for the ttl of a route.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Evidence {
-    /// Of so many answers of its ttl this many have another size than the server sent at that time.
+    /// Counts of the answers with its ttl.
     SameSize {
-        /// Answers of the cache.
+        /// All answers of the cache.
         answers: u64,
-        /// Those with another size.
+        /// Those with another size than the server sent at that time.
         outdated: u64,
     },
     /// The share of the answers with another size than the server sent at that time,

@@ -78,7 +78,7 @@ impl Request {
         Exchange::from_number((self.packed >> KEY_BITS & EXCHANGE_MASK) as u8)
     }
 
-    /// The number of its route in the trace, from 1; 0: none of them.
+    /// The number of its route in the trace, from 1; 0: another route.
     #[must_use]
     pub(crate) fn route(&self) -> u8 {
         (self.packed >> ROUTE_AT) as u8
@@ -168,7 +168,7 @@ pub struct NewRequest<'a> {
 }
 
 impl<'a> NewRequest<'a> {
-    /// A request whose response may be stored, and of which nothing else is known.
+    /// A request whose response may be stored; nothing else is known about it.
     #[must_use]
     pub fn read(at_ns: u64, key: &'a [u8]) -> Self {
         Self { at_ns, key, exchange: Exchange::Planned, bytes: None, ttl_ns: None }

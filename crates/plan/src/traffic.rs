@@ -35,7 +35,7 @@ pub struct Traffic {
     pub types: Vec<Part>,
     /// By the first digit of the status, where the log has it.
     pub statuses: Vec<Part>,
-    /// A count is too low by so many requests at most.
+    /// The number of requests by which a count is too low at most.
     pub too_low_by: u64,
 }
 
@@ -158,7 +158,7 @@ fn split_url<'a>(host: Option<&'a str>, url: &'a str) -> (Option<&'a str>, &'a [
     }
 }
 
-/// The first segment of a path, with the slashes beside it. That of a number or an id is `*`.
+/// The first segment of a path, with the slashes around it. That of a number or an id is `*`.
 pub(crate) fn route(path: &[u8]) -> &[u8] {
     let start = usize::from(path.starts_with(b"/"));
     let end = memchr(b'/', &path[start..]).map_or(path.len(), |end| start + end);

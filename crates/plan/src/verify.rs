@@ -158,7 +158,7 @@ fn verify(experiment: &Experiment, arm: &PredictedArm, measured: Option<Measured
     }
 }
 
-/// The reasons against a measurement. What does not matter goes to the notes.
+/// The reasons against a measurement. Problems that do not matter go to the notes.
 fn reasons(
     experiment: &Experiment,
     arm: &PredictedArm,

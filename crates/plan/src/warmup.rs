@@ -37,7 +37,7 @@ impl Default for Warmup {
 /// The requests that count: those after the warm-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// When the warm-up ends, in nanoseconds since the first request; 0: there is none.
+    /// When the warm-up ends, in nanoseconds since the first request; 0: nothing is left out.
     pub from_ns: u64,
     /// Requests of the whole log from then on; of a sample an estimate.
     pub requests: u64,

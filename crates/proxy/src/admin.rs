@@ -14,8 +14,8 @@
 //! | `POST /warm` | fetches every URL in its body, one per line |
 //! | `POST /reload` | reloads the configuration |
 //!
-//! It shares nothing with the client listeners, so it answers while those are full. Limits: 64 connections, of which a new one
-//! closes the oldest that waits for its client; a request head of 16 KiB, a request body of 1 MiB, 10 seconds to read each.
+//! It shares nothing with the client listeners, so it answers while those are full. Limits: 64 connections (at the limit a new one
+//! closes the oldest that waits for its client); a request head of 16 KiB, a request body of 1 MiB, 10 seconds to read each.
 //!
 //! Access: on the loopback without a token, every request is allowed. With a token, a request needs
 //! `Authorization: Bearer TOKEN` or, from a browser, the token as the password of any user. `/healthz` and `/readyz`
@@ -30,7 +30,6 @@ mod page;
 mod purge;
 mod request_body;
 mod response;
-mod server;
 mod service;
 mod stats;
 mod token;
@@ -40,13 +39,15 @@ use std::{
     future::Future,
     io,
     net::SocketAddr,
-    sync::{Arc, mpsc},
+    sync::Arc,
     thread::{self, JoinHandle},
 };
 
 use http::Uri;
 use serde_json::Value;
-use tokio::sync::watch;
+use stockade_http::server::{self, Connections};
+use stockade_model::time::Live;
+use tokio::{net::TcpListener, sync::watch};
 
 pub(crate) use self::token::Token;
 pub use self::{
@@ -122,26 +123,34 @@ impl AdminServer {
         }
         let (token, warning) = Token::read_with_warning(settings.token_file.as_deref())?;
         let token = Arc::new(token);
-        let listener = std::net::TcpListener::bind(settings.listen.0)
-            .and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
         let wrong = |error| AdminStartError::Listen { address: settings.listen.0, error };
-        let listener = listener.map_err(wrong)?;
+        let listener = server::bind(settings.listen.0).map_err(wrong)?;
         let address = listener.local_addr().map_err(wrong)?;
-        let service = AdminService::new(
-            control,
-            Arc::clone(&token),
-            settings.hosts.iter().map(|host| host.0.clone()).collect(),
-            limits,
-        );
-        let (stop, stopped) = watch::channel(false);
-        let (ready, is_ready) = mpsc::channel();
-        let run = move || server::run(listener, &service, stopped, &ready);
+        let hosts = settings.hosts.iter().map(|host| host.0.clone()).collect();
+        let service = AdminService::new(control, Arc::clone(&token), hosts, limits);
+        let (stop, mut stopped) = watch::channel(false);
+        let runtime = server::runtime().map_err(AdminStartError::Thread)?;
+        let listener = {
+            let _inside = runtime.enter();
+            TcpListener::from_std(listener).map_err(AdminStartError::Thread)?
+        };
+        let run = move || {
+            runtime.block_on(async {
+                let (time, connections) = (Live::new(), Connections::within(limits.server));
+                let clock = time.clone();
+                let respond = move |request| {
+                    let (service, time) = (service.clone(), clock.clone());
+                    async move { service.respond(request, &time).await }
+                };
+                tokio::select! {
+                    _ = stopped.wait_for(|stopped| *stopped) => {}
+                    () = server::serve(&listener, &connections, &time, respond) => {}
+                }
+            });
+            runtime.shutdown_background();
+        };
         let thread =
             thread::Builder::new().name("admin".to_owned()).spawn(run).map_err(AdminStartError::Thread)?;
-        is_ready
-            .recv()
-            .unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
-            .map_err(AdminStartError::Thread)?;
         Ok(Self { address, token, warning, stop, thread: Some(thread) })
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A body has an extent of the file: whole pages that no other body uses. It is written once by an [`ExtentWriter`]. Its
 //! `Bytes` are slices of a mapping of the file, so that all code reads them as it reads a body on the heap; a stream
-//! that has a socket finds the [offset](BodyFile::offset_of) of such a slice and calls `sendfile`.
+//! that has a socket finds the [offset](BodyFile::offset_of) of the slice and calls `sendfile`.
 //!
 //! When the last of these `Bytes` is dropped, the next body may use the pages of the extent, which saves their allocation. Only
 //! if the kernel was told to send them, or if there are many spare pages, they go back to the kernel as a hole:
@@ -60,7 +60,7 @@ const SPARE_DIVISOR: usize = 32;
 const COMPLETE: u8 = 1;
 const SENT: u8 = 2;
 
-/// The kernel maps as many pages beside the one that a thread reads, if they are in memory (`fault_around_bytes`).
+/// The kernel maps this many bytes of pages around the one that a thread reads, if they are in memory (`fault_around_bytes`).
 const FAULT_AROUND_BYTES: usize = 64 << 10;
 
 pub struct BodyFile {

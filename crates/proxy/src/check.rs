@@ -94,7 +94,7 @@ fn log_error(log: &LogConfig) -> Option<String> {
     Some(format!("cannot write the access log to {}: {error}", path.display()))
 }
 
-/// Opens the file without creating it; if there is none, its folder must allow to create it.
+/// Opens the file without creating it; if the file is missing, its folder must allow to create it.
 fn writable(path: &Path) -> io::Result<()> {
     match OpenOptions::new().append(true).open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -42,7 +42,7 @@ impl DocumentOrigin {
         Self { source }
     }
 
-    /// The response to a request: 200 with the document, 404 for a missing document, 400 for a path that is no id,
+    /// The response to a request: 200 with the document, 404 for a missing document, 400 for a path that is not an id,
     /// 405 for other methods. A response to `HEAD` has the headers of `GET` and no body.
     pub async fn answer<B>(&self, request: &Request<B>) -> Result<Response<Bytes>, DocumentsError> {
         let is_head = request.method() == Method::HEAD;

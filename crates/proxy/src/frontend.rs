@@ -13,14 +13,14 @@
 //! **Connection limit.** At [`FrontendSettings::connections_max`] a new connection replaces another one, the longest idle of a
 //! sample, as in nginx; a connection that has not begun its first request counts as idle. The order of replacement:
 //! 1. an idle connection of a client with more than an eighth of all connections;
-//! 2. a connection of such a client whose request is incomplete, or whose response is not read;
-//! 3. an idle connection of any client, unless the new one belongs to such a client;
+//! 2. a connection of that client whose request is incomplete, or whose response is not read;
+//! 3. an idle connection of any client, unless the new one belongs to a client with more than an eighth;
 //! 4. with the same exception, a connection that waits for a trusted proxy.
 //!
 //! Behind the PROXY protocol a connection is admitted before its client is known; if that client has more than an eighth of a
 //! full table, the new connection is closed.
 //!
-//! If there is none, a new plain connection gets a 503 and a new encrypted one is closed. When file descriptors run out,
+//! If there is no connection to close, a new plain connection gets a 503 and a new encrypted one is closed. When file descriptors run out,
 //! connections are closed in the same order. The new connection takes one that was kept in `reserve`: it is served if another one
 //! closes for it, and otherwise refused in the same way.
 //!
@@ -29,7 +29,7 @@
 //! [`FrontendSettings::connections_per_client_max`] loses its own longest idle connection.
 //!
 //! **Rejected requests.** hyper frames requests. It normalises some heads before a handler sees them (`Content-Length`
-//! beside `Transfer-Encoding`, repeated lengths, lines that end in a bare LF): `scan` reads the same bytes and rejects
+//! with `Transfer-Encoding`, repeated lengths, lines that end in a bare LF): `scan` reads the same bytes and rejects
 //! those. [`head`] checks the rest. A rejected request is the last one of its connection. The proxy forwards parsed
 //! requests only, with new framing.
 

@@ -25,7 +25,7 @@ const PROGRAM_BYTES: u64 = 45 << 20;
 /// The memory of the process at one time, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryReading {
-    /// What is resident beside the file of large bodies: the heap, stacks, and the program.
+    /// What is resident apart from the file of large bodies: the heap, stacks, and the program.
     pub process: u64,
     /// The file of large bodies.
     pub body_file: u64,
@@ -36,7 +36,7 @@ pub struct MemoryReading {
 }
 
 impl MemoryReading {
-    /// Memory beside the entries.
+    /// Memory that entries do not use.
     fn allowance(&self, limit_bytes: u64) -> u64 {
         PROGRAM_BYTES
             + self.client_connections * CLIENT_CONNECTION_BYTES

@@ -64,8 +64,8 @@ use http::{
 use http_body::Body;
 use http_body_util::BodyExt;
 use stockade_cache::{RedisTier, SharedTier, Strategy};
+use stockade_model::proc::memory_total_bytes;
 use stockade_model::{outcome::Outcome, seed::Seed, time::Runtime};
-use stockade_net::proc::memory_total_bytes;
 
 use self::{
     client::RequestClient,
@@ -99,7 +99,7 @@ use crate::{
 pub struct Proxy {
     router: Arc<ArcSwap<Router>>,
     cache: ResponseCache,
-    /// Or why there is none.
+    /// Or the reason why the file is missing.
     body_file: Result<Arc<BodyFile>, Arc<io::Error>>,
     runtime: LocalRuntime,
     rates: Arc<ClientRateLimiter>,
@@ -251,7 +251,7 @@ impl Proxy {
         of_origins.fold(self.cache.held_fill(), f64::max)
     }
 
-    /// The memory of large bodies, or why they are on the heap.
+    /// The memory of large bodies, or the reason why they are on the heap.
     pub fn body_file(&self) -> Result<&Arc<BodyFile>, &io::Error> {
         self.body_file.as_ref().map_err(|error| &**error)
     }

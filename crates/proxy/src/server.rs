@@ -16,8 +16,8 @@ use std::{
 use http::Uri;
 use serde_json::Value;
 use stockade_cache::RedisTier;
+use stockade_model::proc::{own_resident_bytes, own_unshared_bytes, raise_open_files};
 use stockade_model::time::{Runtime, Time};
-use stockade_net::proc::{own_resident_bytes, own_unshared_bytes, raise_open_files};
 use tokio::{runtime::Handle, sync::Mutex as AsyncMutex};
 
 use crate::{
@@ -283,7 +283,7 @@ impl ServerState {
         let new = (self.read_config)()?;
         let changes = diff(&current.config, &new);
         let config = new.reloadable(&current.config);
-        // Everything that can fail comes first, so that the whole configuration is applied or none of it.
+        // Everything that can fail comes first, so that the whole configuration is applied or nothing.
         let certificate = certificate(&config).as_ref().map(ServerCertificate::load).transpose();
         let certificate = certificate.map_err(|error| error.to_string())?;
         let log_config = config.log.clone();

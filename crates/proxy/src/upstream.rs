@@ -159,7 +159,7 @@ impl Upstream {
     /// both directions except `Host`: the caller removes hop-by-hop fields.
     ///
     /// A request is sent again only if the origin has not processed it, or if a reused connection turns out to be closed and the
-    /// method is idempotent; and if none of its body has been sent, or the body is not longer than 64 KiB. Dropping the future
+    /// method is idempotent; and if its body has not been sent, or the body is not longer than 64 KiB. Dropping the future
     /// aborts the request.
     ///
     /// # Panics

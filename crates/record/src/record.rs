@@ -52,7 +52,7 @@ pub struct Record {
     pub planned: usize,
     /// True if the run was stopped, failed or was killed before its last measurement.
     pub interrupted: bool,
-    /// True while the run goes on. Not stored: whoever reads the record finds out.
+    /// True while the run goes on. Not stored: the reader of a record finds out.
     #[serde(skip)]
     pub in_progress: bool,
     /// The claim that could not hold any more and so ended the run.
@@ -199,13 +199,13 @@ pub struct OriginStage {
 }
 
 impl Run {
-    /// True if its times are no valid evidence.
+    /// True if its times are not valid evidence.
     #[must_use]
     pub fn is_invalid(&self) -> bool {
         self.http.as_ref().is_some_and(|http| !http.invalid.is_empty())
     }
 
-    /// True if its counts are no valid evidence either: a late generator changes times, and not counts.
+    /// True if its counts are not valid evidence either: a late generator changes times, and not counts.
     #[must_use]
     pub fn has_invalid_counts(&self) -> bool {
         self.http.as_ref().is_some_and(|http| http.has_invalid_counts)
@@ -561,14 +561,14 @@ pub enum Verdict {
     Supported,
     /// The evidence is insufficient.
     Inconclusive,
-    /// The run is no valid evidence.
+    /// The run is not valid evidence.
     Invalid,
     /// The evidence contradicts the claim.
     Refuted,
 }
 
 impl Verdict {
-    /// The worst of several verdicts; `Supported` if there is none.
+    /// The worst of several verdicts; `Supported` without a verdict.
     #[must_use]
     pub fn worst(verdicts: impl Iterator<Item = Self>) -> Self {
         verdicts.max().unwrap_or(Self::Supported)

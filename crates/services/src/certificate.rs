@@ -8,7 +8,7 @@ pub(crate) const CERTIFICATE: &str = "certificate.pem";
 
 pub(crate) const KEY: &str = "key.pem";
 
-/// The settings of `openssl req`: a certificate for the host `localhost` that is no authority for other certificates.
+/// The settings of `openssl req`: a certificate for the host `localhost` that is not an authority for other certificates.
 const REQUEST: &str = "\
 [req]
 distinguished_name = name

@@ -232,7 +232,7 @@ impl ServerProcess {
         }
     }
 
-    /// True if the process exists and is no zombie. The guard reaps it only at the end.
+    /// True if the process exists and is not a zombie. The guard reaps it only at the end.
     fn is_alive(&self) -> bool {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.server.as_raw_nonzero()));
         stat.is_ok_and(|stat| !stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')))

@@ -2,45 +2,54 @@
 //!
 //! It follows no redirects and requests no compression: a document has the bytes of the response.
 
-mod connection;
-mod tls;
+mod error;
 
 use std::{
     collections::VecDeque,
-    fmt,
+    fmt, panic,
+    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use http_body_util::Full;
-use hyper::{
-    HeaderMap, Method, Request, StatusCode, Uri,
-    body::Bytes,
+use bytes::Bytes;
+use http::{
+    HeaderMap, Method, Request, Response, StatusCode, Uri,
     header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue, LOCATION, USER_AGENT},
 };
+use http_body_util::Full;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use rustls::pki_types::ServerName;
 use serde_json::Value;
+use stockade_http::{
+    client::{AGENT, ClientError, Connection, Connector, up_to},
+    location::redact,
+    tls::Trust,
+};
 use stockade_model::{
     message::is_unprintable,
     source::SourceError,
     time::{Live, Runtime, Time, before},
 };
-use stockade_net::location::redact;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::{
+    sync::{Semaphore, oneshot},
+    task::spawn_blocking,
+};
 
 use crate::{
     OpenError,
     remote::{Remote, within},
 };
-use connection::{Connection, HttpConnector};
-pub(crate) use tls::TlsSettings;
+use error::{explain, trust_error};
 
 /// Encodes all characters of an id except the unreserved ones of RFC 3986.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Idle time of a connection. Network devices that drop idle connections silently wait longer.
 const IDLE_MAX: Duration = Duration::from_secs(50);
+
+const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Limit of a server's text in a message.
 const MESSAGE_CHARS_MAX: usize = 200;
@@ -50,8 +59,8 @@ const MESSAGE_CHARS_MAX: usize = 200;
 pub(crate) struct HttpServer {
     host: String,
     port: u16,
-    /// None: no TLS.
-    tls: Option<TlsSettings>,
+    /// `None`: no TLS.
+    trust: Option<Trust>,
     /// Sent with each request.
     headers: HeaderMap,
 }
@@ -68,12 +77,16 @@ impl HttpServer {
             None => return Err(wrong()),
         };
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        let tls = match (is_tls, remote.setting("ca")) {
-            (true, ca) => Some(TlsSettings::parse(remote, &host, ca)?),
+        let trust = match (is_tls, remote.setting("ca")) {
+            (true, _) if ServerName::try_from(host.as_str()).is_err() => {
+                return Err(remote.invalid("its host is no name that a certificate could have"));
+            }
+            (true, Some("")) => return Err(remote.invalid("`ca` names no file")),
+            (true, ca) => Some(ca.map_or(Trust::System, |ca| Trust::File(PathBuf::from(ca)))),
             (false, None) => None,
             (false, Some(_)) => return Err(remote.invalid("`ca` is for a server with TLS")),
         };
-        Ok(Self { host, port, tls, headers: headers(remote)? })
+        Ok(Self { host, port, trust, headers: headers(remote)? })
     }
 }
 
@@ -94,7 +107,8 @@ struct HttpPool {
     clock: Live,
     timeout: Duration,
     headers: HeaderMap,
-    connector: HttpConnector,
+    host: String,
+    connector: Connector,
     /// At most one for each permit. The last one was used last.
     idle: Mutex<VecDeque<IdleHttpConnection>>,
 }
@@ -110,23 +124,27 @@ struct HttpRequest {
     json: Bytes,
 }
 
-#[derive(Debug)]
-pub(crate) struct HttpResponse {
-    pub(crate) status: StatusCode,
-    pub(crate) body: Bytes,
-    location: Option<String>,
-}
+pub(crate) type HttpResponse = Response<Bytes>;
 
 impl HttpClient {
     /// Uses the runtime of the caller. Does not connect.
     pub(crate) async fn new(remote: &Remote, server: &HttpServer) -> Result<Self, OpenError> {
-        let connector = HttpConnector::new(server).await.map_err(|reason| remote.unusable(reason))?;
+        let HttpServer { host, port, trust, .. } = server.clone();
+        let tls = match trust {
+            Some(trust) => {
+                let config = spawn_blocking(move || trust.client_config()).await;
+                let config = config.unwrap_or_else(|lost| panic::resume_unwind(lost.into_panic()));
+                Some(config.map_err(|error| remote.unusable(trust_error(&error)))?)
+            }
+            None => None,
+        };
         let pool = HttpPool {
             name: remote.to_string(),
             clock: Live::new(),
             timeout: remote.timeout()?,
             headers: server.headers.clone(),
-            connector,
+            connector: Connector::new(&host, port, tls),
+            host,
             idle: Mutex::default(),
         };
         Ok(Self { pool: Arc::new(pool), permits: Arc::new(Semaphore::new(remote.connections()?)) })
@@ -195,21 +213,21 @@ impl HttpPool {
                 self.put_idle(connection);
                 return Err(self.timed_out());
             }
-            match before(&self.clock, until, connection.exchange(self.message(request))).await {
-                Some(Ok((head, body))) => {
+            match before(
+                &self.clock,
+                until,
+                connection.exchange(self.message(request), up_to(BODY_BYTES_MAX)),
+            )
+            .await
+            {
+                Some(Ok(response)) => {
                     self.put_idle(connection);
-                    let location = head.headers.get(LOCATION).and_then(|location| location.to_str().ok());
-                    return Ok(HttpResponse {
-                        status: head.status,
-                        body,
-                        location: location.map(str::to_owned),
-                    });
+                    return Ok(response);
                 }
                 // The server closed an idle connection at the same moment.
-                Some(Err(error))
-                    if error.is_before_response && connection.is_used() && request.method.is_idempotent() => {
-                }
-                Some(Err(error)) => return Err(self.failed(error.reason)),
+                Some(Err(ClientError::NoReply(_)))
+                    if connection.is_used() && request.method.is_idempotent() => {}
+                Some(Err(error)) => return Err(self.failed(explain(&error, &self.host))),
                 None => return Err(self.timed_out()),
             }
         }
@@ -218,7 +236,7 @@ impl HttpPool {
     /// Connecting may take the whole timeout, independent of the wait for the permit.
     async fn connect(&self) -> Result<Connection, SourceError> {
         match before(&self.clock, self.clock.now() + self.timeout, self.connector.connect()).await {
-            Some(connection) => connection.map_err(|reason| self.failed(reason)),
+            Some(connection) => connection.map_err(|error| self.failed(explain(&error, &self.host))),
             None => Err(self.timed_out()),
         }
     }
@@ -265,32 +283,33 @@ impl HttpPool {
     }
 }
 
-impl HttpResponse {
-    /// Cause and remedy of a response that is neither a document nor "not found".
-    pub(crate) fn error_message(&self) -> String {
-        let status = self.status;
-        let reason = self.reason().map(|reason| format!(" ({reason})")).unwrap_or_default();
-        match status {
-            StatusCode::UNAUTHORIZED => {
-                format!("{status}{reason}: check the user and the password in the URL, user:password@host")
-            }
-            StatusCode::FORBIDDEN => format!("{status}{reason}: check what this user may do there"),
-            _ if status.is_redirection() => match self.location.as_deref() {
+/// Cause and remedy of a response that is neither a document nor "not found".
+pub(crate) fn error_message(response: &HttpResponse) -> String {
+    let status = response.status();
+    let reason = reason(response).map(|reason| format!(" ({reason})")).unwrap_or_default();
+    match status {
+        StatusCode::UNAUTHORIZED => {
+            format!("{status}{reason}: check the user and the password in the URL, user:password@host")
+        }
+        StatusCode::FORBIDDEN => format!("{status}{reason}: check what this user may do there"),
+        _ if status.is_redirection() => {
+            let location = response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
+            match location {
                 Some(location) => {
                     format!("{status}, to {}: name that place instead", shortened(&redact(location)))
                 }
                 None => format!("{status}: name the place itself"),
-            },
-            _ => format!("it answers {status}{reason}"),
+            }
         }
+        _ => format!("it answers {status}{reason}"),
     }
+}
 
-    /// `reason` of a body in JSON, as CouchDB has it.
-    pub(crate) fn reason(&self) -> Option<String> {
-        let response: Value = serde_json::from_slice(&self.body).ok()?;
-        let reason = response.get("reason")?.as_str()?;
-        Some(shortened(reason))
-    }
+/// `reason` of a body in JSON, as CouchDB has it.
+pub(crate) fn reason(response: &HttpResponse) -> Option<String> {
+    let response: Value = serde_json::from_slice(response.body()).ok()?;
+    let reason = response.get("reason")?.as_str()?;
+    Some(shortened(reason))
 }
 
 /// A server's text, for a message.
@@ -334,10 +353,10 @@ fn headers(remote: &Remote) -> Result<HeaderMap, OpenError> {
     let mut headers = HeaderMap::new();
     let host = HeaderValue::from_str(remote.hosts());
     headers.insert(HOST, host.map_err(|_| remote.invalid("its host has characters that no host has"))?);
-    headers.insert(USER_AGENT, HeaderValue::from_static(concat!("stockade/", env!("CARGO_PKG_VERSION"))));
+    headers.insert(USER_AGENT, AGENT);
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     if remote.has_credentials() {
-        let wrong = || remote.invalid("its user or its password is no UTF-8");
+        let wrong = || remote.invalid("its user or its password is not UTF-8");
         let (user, password) = remote.credentials().ok_or_else(wrong)?;
         let basic = format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")));
         let mut basic = HeaderValue::from_str(&basic).map_err(|_| wrong())?;

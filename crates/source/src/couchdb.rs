@@ -6,13 +6,14 @@ mod fill;
 
 use std::{fmt, sync::Arc};
 
-use hyper::{Method, StatusCode, body::Bytes};
+use bytes::Bytes;
+use http::{Method, StatusCode};
 use serde_json::Value;
 use stockade_model::source::{Document, Source, SourceError, SourceFuture};
 
 use crate::{
     OpenError, OpenFuture, OpenResult, ParseResult, SourceKind, SourceLocation,
-    client::{HttpClient, HttpResponse, HttpServer, open_error, segment},
+    client::{HttpClient, HttpResponse, HttpServer, error_message, open_error, reason, segment},
     documents::NamedDocument,
     remote::Remote,
 };
@@ -51,7 +52,7 @@ fn parse(scheme: &str, rest: &str) -> ParseResult {
     if path.is_empty() {
         return Err(remote.invalid(&format!("it names no database: write {scheme}://HOST/DATABASE")));
     }
-    if path.parse::<hyper::Uri>().is_err() {
+    if path.parse::<http::Uri>().is_err() {
         return Err(remote.invalid("its path has characters that have to be percent-encoded"));
     }
     Ok(Arc::new(CouchDbLocation { remote, server }))
@@ -99,16 +100,16 @@ impl CouchDbSource {
     async fn is_there(&self) -> Result<bool, SourceError> {
         let response = self.client.get(&self.path).await?;
         let is_error =
-            |response: &HttpResponse| json(&response.body).is_some_and(|json| json["error"] == "not_found");
-        match response.status {
-            StatusCode::OK if json(&response.body).is_some_and(|json| json["db_name"].is_string()) => {
+            |response: &HttpResponse| json(response.body()).is_some_and(|json| json["error"] == "not_found");
+        match response.status() {
+            StatusCode::OK if json(response.body()).is_some_and(|json| json["db_name"].is_string()) => {
                 Ok(true)
             }
             StatusCode::NOT_FOUND if is_error(&response) => Ok(false),
             StatusCode::OK | StatusCode::NOT_FOUND => {
-                Err(self.client.failed("it is no CouchDB: check host, port and database"))
+                Err(self.client.failed("it is not a CouchDB: check host, port and database"))
             }
-            _ => Err(self.client.failed(response.error_message())),
+            _ => Err(self.client.failed(error_message(&response))),
         }
     }
 
@@ -119,23 +120,23 @@ impl CouchDbSource {
         }
         let Some(id) = segment(id) else { return Ok(None) };
         let response = self.client.get(&format!("{}/{id}", self.path)).await?;
-        match response.status {
-            StatusCode::OK => Ok(Some(response.body)),
+        match response.status() {
+            StatusCode::OK => Ok(Some(response.into_body())),
             // A deleted database has the same status and another reason.
-            StatusCode::NOT_FOUND if matches!(response.reason().as_deref(), Some("missing" | "deleted")) => {
+            StatusCode::NOT_FOUND if matches!(reason(&response).as_deref(), Some("missing" | "deleted")) => {
                 Ok(None)
             }
-            _ => Err(self.client.failed(response.error_message())),
+            _ => Err(self.client.failed(error_message(&response))),
         }
     }
 
     /// `path` is relative to the database.
     async fn request_json(&self, method: Method, path: &str, body: Bytes) -> Result<Value, SourceError> {
         let response = self.client.send(method, &format!("{}/{path}", self.path), body).await?;
-        if !response.status.is_success() {
-            return Err(self.client.failed(response.error_message()));
+        if !response.status().is_success() {
+            return Err(self.client.failed(error_message(&response)));
         }
-        json(&response.body).ok_or_else(|| self.client.failed("it answers something else than JSON"))
+        json(response.body()).ok_or_else(|| self.client.failed("it answers something else than JSON"))
     }
 
     /// All ids, page by page. Each page starts with the last id of the previous page.

@@ -30,7 +30,7 @@ pub enum ReadError {
     /// The file is not readable.
     #[error("cannot read {}: {error}", path.display())]
     Io { path: PathBuf, error: std::io::Error },
-    /// A line is no valid document.
+    /// A line is not a valid document.
     #[error("{}:{line}: {reason}", path.display())]
     Line {
         path: PathBuf,

@@ -2,15 +2,16 @@
 
 use std::{fmt, future, path::PathBuf, sync::Arc};
 
+use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use hyper::{Method, StatusCode, Uri, body::Bytes};
+use http::{Method, StatusCode, Uri};
 use serde_json::Value;
 use stockade_model::source::{Document, Source, SourceError, SourceFuture};
 use tokio::task::spawn_blocking;
 
 use crate::{
     OpenFuture, OpenResult, ParseResult, SourceKind, SourceLocation,
-    client::{HttpClient, HttpResponse, HttpServer, is_same_value, open_error, segment},
+    client::{HttpClient, HttpResponse, HttpServer, error_message, is_same_value, open_error, segment},
     documents::NamedDocument,
     remote::Remote,
 };
@@ -161,15 +162,16 @@ impl fmt::Display for HttpLocation {
 impl HttpSource {
     fn target(&self, id: &str) -> Result<String, SourceError> {
         let target = self.target.with(id);
-        target.ok_or_else(|| self.client.failed(format!("`{id}` is no id: a server takes it for a folder")))
+        target
+            .ok_or_else(|| self.client.failed(format!("`{id}` is not an id: a server takes it for a folder")))
     }
 
     async fn get(&self, id: &str) -> Result<Option<Document>, SourceError> {
         let response = self.client.get(&self.target(id)?).await?;
-        match response.status {
-            StatusCode::OK => Ok(Some(response.body)),
+        match response.status() {
+            StatusCode::OK => Ok(Some(response.into_body())),
             StatusCode::NOT_FOUND | StatusCode::GONE => Ok(None),
-            _ => Err(self.client.failed(response.error_message())),
+            _ => Err(self.client.failed(error_message(&response))),
         }
     }
 
@@ -189,7 +191,7 @@ impl HttpSource {
     async fn put(&self, document: NamedDocument) -> Result<(), SourceError> {
         let target = self.target(&document.id)?;
         let response = self.client.send(Method::PUT, &target, document.body).await?;
-        if response.status.is_success() { Ok(()) } else { Err(self.client.failed(put_error(&response))) }
+        if response.status().is_success() { Ok(()) } else { Err(self.client.failed(put_error(&response))) }
     }
 
     async fn listed(&self) -> Result<Vec<Arc<str>>, SourceError> {
@@ -203,10 +205,10 @@ impl HttpSource {
             }
             IdSource::Server(target) => {
                 let response = self.client.get(target).await?;
-                if response.status != StatusCode::OK {
-                    return Err(self.client.failed(format!("`ids`: {}", response.error_message())));
+                if response.status() != StatusCode::OK {
+                    return Err(self.client.failed(format!("`ids`: {}", error_message(&response))));
                 }
-                ("the list".to_owned(), response.body)
+                ("the list".to_owned(), response.into_body())
             }
             IdSource::File(path) => {
                 let (place, path) = (path.display().to_string(), path.clone());
@@ -218,7 +220,7 @@ impl HttpSource {
         };
         let mut ids: Vec<Arc<str>> = serde_json::from_slice::<Vec<String>>(&listing)
             .map_err(|error| {
-                self.client.failed(format!("`ids`: {place} is no JSON array of strings: {error}"))
+                self.client.failed(format!("`ids`: {place} is not a JSON array of strings: {error}"))
             })?
             .into_iter()
             .map(Arc::from)
@@ -249,12 +251,12 @@ fn is_same(stored: &[u8], document: &[u8]) -> bool {
 
 /// The cause and the remedy.
 fn put_error(response: &HttpResponse) -> String {
-    match response.status {
+    match response.status() {
         StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED => format!(
             "{} to PUT: it takes no documents; put them there by other means, and it is used as it is",
-            response.status
+            response.status()
         ),
-        _ => format!("PUT: {}", response.error_message()),
+        _ => format!("PUT: {}", error_message(response)),
     }
 }
 

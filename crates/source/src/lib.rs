@@ -109,7 +109,7 @@ pub enum OpenError {
     /// The source exists, but this build does not contain it.
     #[error("this build has no source `{scheme}`: build with `--features {feature}`")]
     NotCompiled { scheme: String, feature: &'static str },
-    #[error("`{0}` is no count of documents: write a number from 1 to 1000000")]
+    #[error("`{0}` is not a count of documents: write a number from 1 to 1000000")]
     BadCount(String),
     #[error("{scheme}: {what}")]
     BadUrl { scheme: String, what: String },

@@ -185,7 +185,7 @@ impl Source for PostgresSource {
                 [] => Ok(None),
                 [row] => match row.try_get(0) {
                     Ok(Some(BodyColumn(body))) => Ok(Some(body)),
-                    Ok(None) => Err(self.pool.failed("a document without a body: NULL is none")),
+                    Ok(None) => Err(self.pool.failed("a document without a body: its column is NULL")),
                     Err(error) => Err(self.pool.failed(explain(&error))),
                 },
                 _ => Err(self

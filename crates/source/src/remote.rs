@@ -78,7 +78,7 @@ impl Remote {
                 if remote.setting(name).is_some() {
                     return Err(wrong(&format!("it has `{name}` twice")));
                 }
-                let value = percent_decode(value).map_err(|_| wrong(&format!("`{name}` is no UTF-8")))?;
+                let value = percent_decode(value).map_err(|_| wrong(&format!("`{name}` is not UTF-8")))?;
                 remote.ours.push((name.to_owned(), value));
             } else if keeps_others {
                 remote.theirs.push(parameter.to_owned());

@@ -183,7 +183,7 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)
 }
 
-/// Fails if the file is no database with the table.
+/// Fails if the file is not a database with the table.
 fn check(path: &Path) -> Result<(), OpenError> {
     let look = || {
         let connection = connect(path)?;
@@ -271,8 +271,8 @@ fn generated() -> Result<PathBuf, OpenError> {
         unusable(&directory, format!("{error}; set XDG_CACHE_HOME to a writable directory"))
     };
     fs::create_dir_all(&directory).map_err(error)?;
-    let beside = TempDir::with_prefix_in("filling-", &directory).map_err(error)?;
-    let filling = beside.path().join(GENERATED_FILE);
+    let new = TempDir::with_prefix_in("filling-", &directory).map_err(error)?;
+    let filling = new.path().join(GENERATED_FILE);
     write(&filling, &documents::generate(documents::GENERATED))?;
     fs::rename(&filling, &path).map_err(error)?;
     Ok(path)

@@ -70,7 +70,7 @@ pub fn agent(args: AgentArgs) -> Result<Exit, CommandError> {
         if let Some(address) = serves {
             ready["serves"] = json!(address);
         }
-        // Nobody reads it: the agent works all the same.
+        // Standard output may be closed: the agent works all the same.
         let _ = writeln!(std::io::stdout(), "{ready}");
     };
     serve(options, on_ready, &stop)?;
@@ -135,7 +135,7 @@ fn connection(url: &str, nats: &NatsArgs) -> Result<(ConnectionOptions, Subject)
 /// This program on this machine.
 fn server_machine(address: IpAddr) -> Result<ServerOptions, CommandError> {
     TcpListener::bind((address, 0)).map_err(|error| {
-        CommandError::Usage(format!("--serve: {address} is no address of this machine: {error}"))
+        CommandError::Usage(format!("--serve: {address} is not an address of this machine: {error}"))
     })?;
     let machine = Arc::new(ThisMachine { program: own_program()?, address });
     Ok(ServerOptions { machine, address })

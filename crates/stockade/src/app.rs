@@ -25,7 +25,7 @@ use crate::{
     exit::{CommandError, Exit},
 };
 
-/// Two segments: no document has such an id.
+/// Two segments: the id of a document has one.
 const STATS: &str = "/_admin/stats";
 
 pub fn app(args: &AppArgs) -> Result<Exit, CommandError> {

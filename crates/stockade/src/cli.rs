@@ -19,18 +19,16 @@ use clap::{
     builder::{PossibleValue, TypedValueParser},
 };
 use stockade_cache::{PRESETS, Preset, Strategy};
-use stockade_lab::{
-    compare,
-    engine::DocumentCount,
-    history,
-    metrics::{Metric, metrics, names_with_last_part},
-    report::FORMATS,
-    run::UntilDecided,
-};
+use stockade_lab::{engine::DocumentCount, run::UntilDecided};
 use stockade_model::{
     latency::Latency,
     nearest::{nearest, remedy},
     units::{parse_duration, parse_percent},
+};
+use stockade_record::{
+    compare, history,
+    metrics::{Metric, metrics, names_with_last_part},
+    report::FORMATS,
 };
 use stockade_source::SOURCES;
 
@@ -56,7 +54,7 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// Exit codes and their meanings, of every command that has none of its own.
+/// Exit codes and their meanings, of every command without codes of its own.
 const EXIT_CODES: [(u8, &str); 5] = [
     (0, "done and every hypothesis supported"),
     (1, "failed"),
@@ -205,7 +203,7 @@ impl RunArgs {
 
 #[derive(Debug, Args)]
 pub struct InitArgs {
-    /// File to write; its JSON schema is written beside it
+    /// File to write; its JSON schema is written next to it
     #[arg(value_name = "EXPERIMENT.toml", default_value = "experiment.toml")]
     pub file: PathBuf,
     /// The cache that is tested: in this process, at a URL, or `stockade proxy`
@@ -293,7 +291,7 @@ pub struct ReportArgs {
 
 #[derive(Debug, Args)]
 pub struct CompareArgs {
-    /// Directory of the record before the change, or of several, of which the latest counts
+    /// Directory of the record before the change, or of several; the latest counts
     pub before: PathBuf,
     /// Directory of the record after it, or of several
     pub after: PathBuf,

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use stockade_lab::{
+use stockade_record::{
     compare::{self, Compared, report::FORMATS},
     metrics::Results,
+    record::{Record, Verdict},
     storage,
 };
-use stockade_record::record::{Record, Verdict};
 
 use crate::{
     cli::{CompareArgs, FailOn},

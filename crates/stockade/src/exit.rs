@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use stockade_lab::{engine::EngineError, run::RunError, spec::LoadError, storage::StorageError};
+use stockade_lab::{engine::EngineError, run::RunError, spec::LoadError};
 #[cfg(feature = "http")]
 use stockade_load::{generator::LoadTestError, plan};
 use stockade_model::message::printable_lines;
@@ -12,7 +12,10 @@ use stockade_model::units::format_count;
 use stockade_origin::{AddRecipesError, OriginStartError};
 #[cfg(feature = "http")]
 use stockade_proxy::{admin, config::ConfigError, frontend, serve::router::RouterError, server};
-use stockade_record::record::{Record, Verdict};
+use stockade_record::{
+    record::{Record, Verdict},
+    storage::StorageError,
+};
 use stockade_source::{documents::ReadError, secrets::masked_message};
 
 #[cfg(feature = "http")]
@@ -104,7 +107,7 @@ pub fn usage(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
         eprint!("{}", printable_lines(&masked_message(&error.render().to_string())));
     } else {
-        // A closed pipe is no failure.
+        // A closed pipe is not a failure.
         let _ = error.print();
     }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
@@ -128,7 +131,7 @@ pub fn explain(failure: CommandError) -> ExitCode {
         #[cfg(feature = "http")]
         CommandError::Generator(LoadTestError::Samples(error))
             if error.kind() == std::io::ErrorKind::BrokenPipe => {}
-        // A closed pipe is no failure worth a message.
+        // A closed pipe is not worth a message.
         CommandError::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
         // A path may be a URL in the wrong place, with a password.
         failure @ (CommandError::Load(_) | CommandError::Documents(_)) => {
@@ -174,7 +177,7 @@ impl CommandError {
             Self::Output(_) => false,
             #[cfg(feature = "agents")]
             Self::Agent(_) | Self::Coordinator(_) => false,
-            // An address that is taken is no wrong usage.
+            // An address that is taken is not wrong usage.
             #[cfg(feature = "http")]
             Self::Telemetry(error) => error.is_usage(),
             #[cfg(feature = "http")]

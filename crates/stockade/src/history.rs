@@ -1,6 +1,6 @@
 //! `stockade history`: a figure over the records of a directory, and where it changed.
 
-use stockade_lab::history::{self, IndexedRecords, report::FORMATS};
+use stockade_record::history::{self, IndexedRecords, report::FORMATS};
 
 use crate::{
     cli::HistoryArgs,
@@ -12,7 +12,7 @@ use crate::{
 /// Messages about records that cannot be read, at most.
 const MESSAGES_MAX: usize = 5;
 
-/// Prints it. Records that cannot be read are named on standard error; an index that cannot be written is no failure.
+/// Prints it. Records that cannot be read are named on standard error; an index that cannot be written is not a failure.
 pub fn history(args: &HistoryArgs) -> Result<Exit, CommandError> {
     let mut live = None;
     let mut progress = |read: usize, all: usize| {

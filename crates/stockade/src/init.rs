@@ -14,7 +14,7 @@ use crate::{
 const SCHEMA: &str = include_str!("../experiment.schema.json");
 const SCHEMA_FILE: &str = "experiment.schema.json";
 
-/// Writes the file, and the schema for editors beside it. Existing files stay.
+/// Writes the file, and the schema for editors next to it. Existing files stay.
 pub fn init(args: &InitArgs) -> Result<Exit, CommandError> {
     let text = match args.target {
         TargetName::Engine => include_str!("init/engine.toml"),

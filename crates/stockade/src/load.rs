@@ -3,25 +3,31 @@
 mod capacity;
 mod live;
 mod resolve;
+mod settings;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-use stockade_lab::run::RunObserver;
+use stockade_lab::host;
 use stockade_load::{
+    LoadRecord,
     generator::{CancellationToken, LoadRunner, LoadTest, LoadTestRun, ThisProcess},
     report::{Render, ReportOptions, expectation_lines, openmetrics},
     summary::Summary,
     tally::Tally,
 };
 use stockade_model::units::format_count;
-use stockade_record::record::{Expectation, Verdict};
+use stockade_record::{
+    events::RunObserver,
+    record::{Expectation, Record, Verdict},
+    storage::Recorder,
+};
 
 use self::live::LiveReport;
 use crate::{
     cli::{LoadArgs, OnArgs, Out},
     exit::{CommandError, Exit},
     progress::stop_on_signals,
-    run::print,
+    run::{default_directory, print},
     telemetry::Telemetry,
     ui::LiveUi,
 };
@@ -41,6 +47,8 @@ pub fn load(args: LoadArgs) -> Result<Exit, CommandError> {
     }
     let on = args.on.clone();
     let (telemetry_args, ui_address) = (args.telemetry.clone(), args.ui.address);
+    let place = args.record();
+    let spec = settings::text(&args);
     let mut load = resolve::load(args)?;
     let stream = match format.render {
         Render::Stream(stream) => Some(stream),
@@ -60,16 +68,24 @@ pub fn load(args: LoadArgs) -> Result<Exit, CommandError> {
     let telemetry = Telemetry::start(&telemetry_args, None)?;
     let title = title(&load);
     let ui = ui_address.map(|address| LiveUi::start(address, &title)).transpose()?;
-    let observer = ui.as_ref().map(|ui| Box::new(ui.observer()) as Box<dyn RunObserver>);
+    let observers: Vec<_> = ui.iter().map(|ui| Box::new(ui.observer()) as Box<dyn RunObserver>).collect();
+    let place = place.map(|chosen| chosen.unwrap_or_else(|| default_directory(Path::new("load"))));
+    let recorder = place.as_deref().and_then(|place| {
+        Recorder::create(place).inspect_err(|error| say!("the load has no record: {error}")).ok()
+    });
+    let is_recorded = recorder.is_some();
+    let head = Record { spec, ..host::new_record(&title, load.seed) };
+    let record = LoadRecord::start(&load, head, on.on.is_none(), recorder, Box::new(observers));
     let live = LiveReport::new(&load, stream, out.as_ref())?.with_figures(telemetry.figures());
-    let mut live = live.with_page(&load, &title, observer);
+    let mut live = live.with_record(record);
     let LoadTestRun { summary, end } = ready.run(&mut live, &stop)?;
     let was_cancelled = end.was_cancelled;
-    let finished = live.finish();
+    let (record, finished) = live.finish();
     let expectations = bounds.iter().flat_map(|bounds| bounds.expectations(&summary, was_cancelled));
     let options = ReportOptions { buckets, expectations: expectations.collect() };
     let verdict = verdict(&summary, &options.expectations, was_cancelled);
-    live.finish_page(&summary, &options.expectations, verdict, was_cancelled);
+    let recorded =
+        record.map(|record| record.finish(&summary, &options.expectations, verdict, was_cancelled));
     if let Render::Fold(render) = format.render {
         print(&render(&summary, &options))?;
     }
@@ -80,6 +96,11 @@ pub fn load(args: LoadArgs) -> Result<Exit, CommandError> {
         for expectation in &options.expectations {
             say!("{}", expectation_lines(expectation).trim_end());
         }
+    }
+    match (recorded, place) {
+        (Some(Err(error)), _) => say!("the load has no complete record: {error}"),
+        (_, Some(place)) if is_recorded => say!("record, report.md and report.html in {}", place.display()),
+        _ => {}
     }
     telemetry.finish(|| openmetrics::snapshot(&summary));
     // The report comes first: an output file that could not be written does not hide it.
@@ -122,7 +143,7 @@ fn exit(
     }
 }
 
-/// A load without a success is no success.
+/// A load without a successful request fails.
 fn done(tally: &Tally) -> Result<Exit, CommandError> {
     if tally.requests() == 0 || tally.successes > 0 {
         return Ok(Exit::Done);

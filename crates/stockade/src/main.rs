@@ -5,7 +5,7 @@
 
 #![allow(missing_docs, reason = "a program has no public API")]
 
-/// Writes a line to standard error. Files, servers and clients name a part of it: a terminal obeys none of their characters.
+/// Writes a line to standard error. Files, servers and clients name a part of it: a terminal must not obey their characters.
 macro_rules! say {
     ($($argument:tt)*) => {
         eprintln!("{}", stockade_model::message::printable_lines(&format!($($argument)*)))
@@ -25,8 +25,6 @@ mod check;
 #[cfg(feature = "http")]
 mod child;
 mod cli;
-#[cfg(feature = "http")]
-mod client;
 mod compare;
 mod completions;
 mod exit;
@@ -34,8 +32,6 @@ mod history;
 mod init;
 #[cfg(feature = "http")]
 mod input;
-#[cfg(feature = "http")]
-mod listen;
 #[cfg(feature = "http")]
 mod load;
 mod man;

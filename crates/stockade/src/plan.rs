@@ -110,7 +110,7 @@ pub fn plan(args: &PlanArgs) -> Result<Exit, CommandError> {
     Ok(exit)
 }
 
-/// A closed pipe is no error: the reader has seen enough, as `head` has.
+/// A closed pipe is not an error: the reader has seen enough, as `head` has.
 fn print_unless_closed(text: &str) -> Result<(), CommandError> {
     match print(text) {
         Err(CommandError::Output(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(()),

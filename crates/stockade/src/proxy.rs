@@ -81,7 +81,7 @@ async fn leave(server: &ProxyServer, signals: &mut Signals) {
     }
 }
 
-/// Prints `ok`, or all problems. It can run beside the proxy that it is about.
+/// Prints `ok`, or all problems. It can run while the proxy with this file runs.
 fn check(args: &ProxyArgs) -> Result<Exit, CommandError> {
     let config = config(args)?;
     let runtime = runtime().map_err(|error| CommandError::Usage(format!("cannot start: {error}")))?;

@@ -1,6 +1,6 @@
 //! `stockade report`: a record in another format.
 
-use stockade_lab::{report::find_format, storage};
+use stockade_record::{report::find_format, storage};
 
 use crate::{
     cli::ReportArgs,
@@ -8,7 +8,7 @@ use crate::{
     run::print,
 };
 
-/// Prints the report. A record that was found below the directory is named on standard error. A refuted hypothesis is no
+/// Prints the report. A record that was found below the directory is named on standard error. A refuted hypothesis is not a
 /// failure of the report.
 pub fn report(args: &ReportArgs) -> Result<Exit, CommandError> {
     let directory = storage::find_latest(&args.record)?;

@@ -10,16 +10,21 @@ use std::{
 use std::sync::Arc;
 
 #[cfg(feature = "http")]
-use stockade_lab::{engine::CancellationToken, report::openmetrics, target::ServerMachines};
+use stockade_lab::{engine::CancellationToken, target::ServerMachines};
 use stockade_lab::{
-    host,
-    report::{find_format, json, pull_request, screen, verdict},
-    run::{self, Options, RunObserver},
+    run::{self, Options},
     spec::Experiment,
 };
 #[cfg(feature = "http")]
 use stockade_load::generator::LoadRunner;
 use stockade_model::{message::printable_lines, seed::Seed};
+#[cfg(feature = "http")]
+use stockade_record::report::openmetrics;
+use stockade_record::{
+    clock,
+    events::RunObserver,
+    report::{find_format, json, pull_request, screen, verdict},
+};
 
 use crate::{
     cli::{ExperimentArgs, RunArgs},
@@ -150,7 +155,7 @@ pub fn print(report: &str) -> Result<(), CommandError> {
 /// second is `...Z-2`.
 pub fn default_directory(experiment: &Path) -> PathBuf {
     let name = experiment.file_stem().unwrap_or_default();
-    let time = host::now().replace(':', "-");
+    let time = clock::now().replace(':', "-");
     let directory = |suffix: &str| PathBuf::from("runs").join(name).join(format!("{time}{suffix}"));
     let later = (2..).map(|n| directory(&format!("-{n}")));
     [directory("")]

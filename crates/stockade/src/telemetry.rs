@@ -20,14 +20,15 @@ use std::{
     time::Duration,
 };
 
+use rustix::process::setpriority_process;
+use stockade_http::{client::HttpClient, server, tls::TrustError};
 use stockade_lab::host;
-use stockade_load::TrustError;
 use stockade_model::{
     seed::Seed,
     time::{Live, Runtime, Time, before},
 };
 use stockade_record::telemetry::measurement::{RunSnapshot, resource};
-use tokio::{net::TcpListener, sync::watch};
+use tokio::{net::TcpListener, runtime, sync::watch};
 
 pub use self::live::{FiguresOfRun, LiveFigures};
 pub use self::otlp::unix_nanos_now;
@@ -36,8 +37,10 @@ use self::{
     otlp::Exporter,
     target::{EnvironmentError, collector, with_environment},
 };
-use crate::{cli::TelemetryArgs, client::HttpClient, listen, progress::message};
+use crate::{cli::TelemetryArgs, progress::message};
 
+/// Of the thread: the default is 0, the lowest priority 19.
+const NICENESS: i32 = 10;
 /// The longest time that the program waits for the last export.
 const FLUSH_MAX: Duration = Duration::from_secs(5);
 /// The largest answer of a collector.
@@ -83,14 +86,15 @@ impl Telemetry {
         let figures = LiveFigures::new(with_environment(resource)?);
         let exporter = match &args.otlp {
             Some(url) => {
-                let client = HttpClient::new(collector(url.clone())?, COLLECTOR_BODY_BYTES_MAX)?;
+                let (headers, trust) = collector()?;
+                let client = HttpClient::new(url.clone(), headers, &trust, COLLECTOR_BODY_BYTES_MAX)?;
                 Some(Exporter::new(client, figures.clone(), unix_nanos_now()))
             }
             None => None,
         };
         let listener = args
             .prometheus
-            .map(|address| listen::bind(address).map_err(|error| TelemetryError::Listen { address, error }));
+            .map(|address| server::bind(address).map_err(|error| TelemetryError::Listen { address, error }));
         let listener = listener.transpose()?;
         if let Some(listener) = &listener {
             let address = listener.local_addr().map_err(TelemetryError::Thread)?;
@@ -140,6 +144,13 @@ fn instance_id(seed: Seed) -> String {
     [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
 }
 
+/// The runtime of a thread that gives way to the threads of the load.
+pub fn low_priority_runtime() -> io::Result<runtime::Runtime> {
+    // The priority of a thread is its own on Linux.
+    let _ = setpriority_process(None, NICENESS);
+    server::runtime()
+}
+
 /// The thread of the exporters: runs until `stopped`, and then sends the last figures.
 fn export(
     listener: Option<StdListener>,
@@ -148,7 +159,7 @@ fn export(
     mut stopped: watch::Receiver<bool>,
     ready: &mpsc::Sender<io::Result<()>>,
 ) {
-    let runtime = match listen::low_priority_runtime() {
+    let runtime = match low_priority_runtime() {
         Ok(runtime) => runtime,
         Err(error) => return drop(ready.send(Err(error))),
     };

@@ -3,18 +3,29 @@
 mod browse;
 mod live;
 
-use std::{io, net::SocketAddr, sync::Arc};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode,
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode,
     header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS},
 };
+use stockade_http::{
+    guard,
+    server::{self, ServerLimits, WhenFull},
+};
 use stockade_model::seed::Seed;
-use stockade_net::guard;
 
 pub use self::{browse::ui, live::LiveUi};
-use crate::listen::{refusal, refused_method};
 
+/// A connection has one request, which may be for the changes of a page.
+const LIMITS: ServerLimits = ServerLimits {
+    connections_max: 32,
+    connection_time_max: Duration::from_mins(1),
+    head_time_max: Duration::from_secs(2),
+    is_keep_alive: false,
+    when_full: WhenFull::Wait,
+};
 /// Headers of every response. No header may pass on the URL, which has the token.
 const HEADERS: [(HeaderName, &str); 4] = [
     (CACHE_CONTROL, "no-store"),
@@ -63,7 +74,7 @@ impl Access {
     }
 
     /// The refusal of a request without access.
-    fn refusal<R, B: From<&'static str>>(&self, request: &Request<R>) -> Option<Response<B>> {
+    fn refusal<R, B: From<Bytes>>(&self, request: &Request<R>) -> Option<Response<B>> {
         let is_allowed = match &self.token {
             Some(token) => parameter(request, "token")
                 .is_some_and(|shown| guard::is_token(shown.as_bytes(), token.as_bytes())),
@@ -71,9 +82,9 @@ impl Access {
         };
         if !is_allowed {
             let text = "this page needs the token that the command printed, or an address of this machine as its host\n";
-            return Some(refusal(StatusCode::FORBIDDEN, text));
+            return Some(server::text(StatusCode::FORBIDDEN, text));
         }
-        refused_method(request.method())
+        server::refused_method(request.method(), &Method::GET)
     }
 }
 

@@ -132,7 +132,7 @@ pub(super) fn checked_order(
         }
         (Role::Origin, recipe) => Order { server: "an origin", allowed }.table("recipe", recipe, RECIPE)?,
         (Role::Proxy, settings) => Order { server: "a proxy", allowed }.table("settings", settings, PROXY)?,
-        (Role::Load, _) => return Err("a load is no server".to_owned()),
+        (Role::Load, _) => return Err("a load is not a server".to_owned()),
     }
     // As it was read here: of a repeated key others may read the first value.
     Ok(ServerOrder { settings: settings.to_string(), ..*order })

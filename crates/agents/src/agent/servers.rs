@@ -171,7 +171,7 @@ impl AgentServers {
         })
     }
 
-    /// Begins a session, if there is none. Returns its number if it is new.
+    /// Begins a session, unless it exists. Returns its number if it is new.
     fn begin(&self, run: &RunId) -> io::Result<Option<u64>> {
         let mut session = self.session.borrow_mut();
         if session.is_some() {

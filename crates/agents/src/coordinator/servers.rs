@@ -160,7 +160,7 @@ async fn watch(
         last_pass = now;
         let mut states = locked(&states);
         if pause > PAUSE_MAX {
-            // This process was suspended: that is no silence of the agents.
+            // This process was suspended: the agents were not silent.
             states.values_mut().for_each(|state| state.heard += pause);
         }
         if let Some(message) = message

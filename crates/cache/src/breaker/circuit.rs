@@ -23,7 +23,7 @@ pub struct Breaker {
     /// Loads that ended longer ago are not counted.
     #[cfg_attr(feature = "spec", serde(serialize_with = "shown::time"))]
     pub period: Duration,
-    /// How many loads it looks at, from 1 to 10,000. A failing source receives no more loads than that, beside those
+    /// How many loads it looks at, from 1 to 10,000. A failing source receives no more loads than that, apart from those
     /// that run at the same time. If they were of a few keys or clients, it receives up to four trials, which are loads of
     /// others: their answers close the breaker.
     pub min_calls: u32,
@@ -527,7 +527,7 @@ mod tests {
             circuit.record_result(slow, at(35_000), last);
             assert!(is_closed(&circuit) || circuit.state(at(35_000)) == BreakerState::Closed);
         }
-        // A value that always fails, asked for three times a second, beside others once a second.
+        // A value that always fails, asked for three times a second, and others once a second.
         let mut circuit = opened(0);
         let bad = (0..60).filter(|i| load(&mut circuit, 5_000 + 333 * i, false)).count();
         assert_eq!(bad, 4, "once in 5 s, also if there is nothing else");

@@ -18,7 +18,7 @@ pub(crate) struct LoadIdentity {
     pub(crate) client: Option<NonZeroU64>,
 }
 
-/// Counts loads of which no two share a key or, `by_client`, a client, up to `most`.
+/// Counts loads with different keys and, `by_client`, different clients, up to `most`.
 ///
 /// If `n` bad keys and bad clients are to blame for all of these loads, the count is at most `n`. Chosen greedily, it is at least
 /// half of the smallest such `n` (a maximal matching and a minimal vertex cover).

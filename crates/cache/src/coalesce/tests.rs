@@ -349,7 +349,7 @@ fn load_is_awaited_while_a_caller_waits() {
     let join = || coalescer.join(&1, Time::ZERO, None, |_| FAR, || None::<()>, |_| true);
     assert!(!coalescer.is_awaited(&1));
     let JoinOutcome::Lead(leader) = join() else { panic!("the key is free") };
-    assert!(!coalescer.is_awaited(&1), "as a refresh, for which nobody waits");
+    assert!(!coalescer.is_awaited(&1), "as a refresh, which has no waiters");
     let (watch, _) = leader.watch(None, RuntimeId::default());
     assert!(coalescer.is_awaited(&1));
     let JoinOutcome::Wait(waiter, Some(timer)) = join() else { panic!("another one leads") };

@@ -26,7 +26,7 @@ pub(crate) struct QueuedWaiter {
 }
 
 impl QueuedWaiter {
-    /// True if it may lead beside another leader: it has a loader, and its deadline has not passed.
+    /// True if it may lead while another leader is at work: it has a loader, and its deadline has not passed.
     pub(crate) fn may_hedge(&self) -> bool {
         self.can_lead && !self.is_timed_out
     }

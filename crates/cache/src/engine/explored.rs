@@ -177,7 +177,7 @@ fn breaker_admits_one_probe_and_closes_when_it_is_answered() {
         assert!(callers.into_iter().all(|caller| caller.join().unwrap().is_err()));
         assert_eq!(source.loads(), failed + 1);
 
-        // The next probe is answered. What comes with it is answered or refused; what comes later is answered.
+        // The next probe is answered. Requests at the same time are answered or refused; later ones are answered.
         runtime.pass(OPEN_FOR);
         source.is_failing.store(false, Ordering::SeqCst);
         let callers = [7, 8, 9].map(|key| (key, spawn_get(&cache, &source, key)));
@@ -311,7 +311,7 @@ fn callers_of_batches_share_loads_whatever_their_schedule() {
     });
 }
 
-/// Threads change a value, beside an invalidation and a load of another key: the invalidation alone loses changes.
+/// Threads change a value during an invalidation and a load of another key: the invalidation alone loses changes.
 #[test]
 fn no_change_of_a_value_is_lost() {
     explore(|| {

@@ -20,7 +20,7 @@ use crate::{
 pub enum Insertion {
     /// The value is stored, or is in the writer's mailbox.
     Stored,
-    /// The value is not stored, for this reason. What was stored under its key has been removed.
+    /// The value is not stored, for this reason. The older value of its key has been removed.
     Rejected(StoreRejection),
     /// The value is not stored, and what was stored under its key has been removed: the value is a
     /// [not-found](crate::Builder::not_found) and the strategy has no `negative_ttl`, or its

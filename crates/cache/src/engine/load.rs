@@ -410,7 +410,7 @@ where
                 Ok(())
             }
             Err(error) => {
-                // A deadline while a value still arrives is no failure of the source; a broken connection is.
+                // A deadline while a value still arrives is not a failure of the source; a broken connection is.
                 let has_failed = !matches!(error, Error::Deadline { .. }) || received.is_failure;
                 received.attempt.end(outcome_of(has_failed));
                 received.span.record("error", tracing::field::display(&error));

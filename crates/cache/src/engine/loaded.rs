@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use stockade_model::time::Time;
 
-use crate::{error::Error, freshness::Lifetime, store::invalidation::InvalidationSeq};
+use crate::{error::Error, freshness::Lifetime, invalidation::InvalidationSeq};
 
 /// The result of a load, shared by the leader and all waiters.
 pub(crate) type LoadResult<V> = Result<Loaded<V>, Error>;

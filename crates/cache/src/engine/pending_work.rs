@@ -1,4 +1,4 @@
-//! Counts the loads and stores in progress, so that callers can wait until there are none.
+//! Counts the loads and stores in progress, so that callers can wait for their end.
 
 use std::sync::Arc;
 

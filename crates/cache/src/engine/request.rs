@@ -18,9 +18,9 @@ use crate::{
     coalesce::{Arrival, JoinOutcome, Leader, WaitOutcome, WaitTimer, Waiter},
     error::Error,
     freshness::{FreshnessState, Lifetime},
+    invalidation::InvalidationSeq,
     stats::Counter,
     store::{
-        invalidation::InvalidationSeq,
         load_mark::LoadMark,
         refills::Version,
         shard::{AgedEntry, LookupResult},

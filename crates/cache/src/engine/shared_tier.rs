@@ -13,12 +13,8 @@ use super::{
 use crate::{
     error::Error,
     freshness::{FreshnessState, RemoteTimes},
-    store::{
-        NewValue,
-        invalidation::{Invalidation, InvalidationSeq},
-        load_mark::LoadMark,
-        shard::LookupResult,
-    },
+    invalidation::{Invalidation, InvalidationSeq},
+    store::{NewValue, load_mark::LoadMark, shard::LookupResult},
     tier::{
         InvalidationTarget, Lease, LoadRight, RemoteLoad, SharedTier, TierEvent, TierQuery, TierReply,
         TierValue,

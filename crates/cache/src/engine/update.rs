@@ -7,7 +7,8 @@ use stockade_model::time::{Runtime, Time};
 use super::{Engine, insertion::loaded};
 use crate::{
     freshness::{Lifespan, Lifetime},
-    store::{NewValue, StoredValue, invalidation::Invalidation, update::Seen},
+    invalidation::Invalidation,
+    store::{NewValue, StoredValue, update::Seen},
     tier::{InvalidationTarget, SharedTier},
 };
 

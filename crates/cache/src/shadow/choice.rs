@@ -8,7 +8,7 @@
 //!
 //! The constants are those with the fewest misses over the traces of decision 028.
 
-use crate::store::{limit::Limit, policy::Policy};
+use crate::{limit::Limit, policy::Policy};
 
 /// Sampled requests between two comparisons.
 const INTERVAL: u64 = 16;
@@ -127,7 +127,7 @@ mod tests {
                 1 => misses(active),
                 4 => misses(other),
                 2 => misses(1_000),
-                _ => panic!("ghost {ghost} is no candidate"),
+                _ => panic!("ghost {ghost} is not a candidate"),
             };
             let chosen = choice.request(weight, |ghost| (loads(ghost), entries));
             assert!(chosen.is_none_or(|policy| policy == Policy::LRU && choice.active() == policy));

@@ -7,12 +7,10 @@ use stockade_model::time::Time;
 use super::{Ghost, GhostCounts, GhostTtl, StoredTimes, first_policy, sample::Keys};
 use crate::{
     freshness::{FreshnessState, Lifetime},
+    invalidation::Invalidation,
+    limit::{LimitBounds, scaled},
+    policy::{Policy, PolicyData, PolicyEntries, PolicyInstance, Slot},
     random::Random,
-    store::{
-        invalidation::Invalidation,
-        limit::{LimitBounds, scaled},
-        policy::{Policy, PolicyData, PolicyEntries, PolicyInstance, Slot},
-    },
 };
 
 /// Entries that each store examines for expired ones, as in the cache.
@@ -306,7 +304,7 @@ impl SimulatedCache {
         }
     }
 
-    /// Drops a key of which the policy knows nothing any more.
+    /// Drops a key that the policy has forgotten.
     fn forget(&mut self, number: Slot, keys: &mut Keys) {
         self.used_entries -= 1;
         self.used_bytes -= self.entries.0[number as usize].weight as usize;

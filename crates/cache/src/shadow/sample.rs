@@ -12,13 +12,11 @@ use super::{
     position,
 };
 use crate::{
+    invalidation::Invalidation,
+    limit::Limit,
+    policy::{Policy, Slot},
     random::Random,
-    store::{
-        invalidation::Invalidation,
-        limit::Limit,
-        policy::{Policy, Slot},
-        shard::lengthen,
-    },
+    sharded::lengthen,
 };
 
 /// Requests for sampled keys in a second; with more, the sample shrinks.
@@ -31,7 +29,7 @@ const BOUND_MIN: u64 = 1 << 12;
 const BOUND_MAX: u64 = 1 << 32;
 /// After this time with few keys and requests the sample grows again.
 const GROWTH_INTERVAL: Duration = Duration::from_secs(10 * 60);
-/// Of so many keys the first load of one may be awaited.
+/// At most one in this number of keys may wait for its first load.
 const KEYS_FOR_A_FIRST_LOAD: usize = 16;
 /// How long a first load is awaited.
 const FIRST_LOAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -304,7 +302,7 @@ impl Sample {
         }
         self.second.requests += 1;
         if self.second.requests > requests_max(self.bound) {
-            // So many times too many for the next bound, if the rest of the second is like its beginning.
+            // The factor by which the requests exceed the next bound, if the rest of the second is like its beginning.
             let a_second = u64::from(self.second.requests) * 1_000_000_000
                 / u64::from(now.elapsed().subsec_nanos().max(1));
             let halvings = (a_second / u64::from(REQUESTS_MAX)).max(1).ilog2() + 1;

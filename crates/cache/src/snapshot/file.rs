@@ -20,7 +20,7 @@ use crate::{cache::Cache, locks::Lock};
 
 /// Keeps the entries of one cache in a file: [`restore`](Self::restore) once at the start, [`write`](Self::write) from time to time.
 ///
-/// Beside the file are journals, `FILE.invalidated.N`: invalidations and [inserts](crate::Cache::insert) since the snapshot, 9 bytes
+/// Next to the file are journals, `FILE.invalidated.N`: invalidations and [inserts](crate::Cache::insert) since the snapshot, 9 bytes
 /// and one write each, so that no value comes back that was invalidated or replaced, also after a `kill -9`. (Values of loads are not
 /// recorded: after a crash an older one is served for the rest of its ttl. With a [mailbox](crate::Writer::Mailbox) an insert is
 /// recorded when it is enqueued.) (After a loss of power the last seconds of a journal may be missing.) An entry that was
@@ -119,7 +119,7 @@ where
         };
         let number = journal.number() + 1;
         journal.follow(number)?;
-        let new = journal::beside(&self.path, "new");
+        let new = journal::next_to(&self.path, "new");
         let written = private_file::create(&new).and_then(|file| {
             let entries = self.snapshots.write_with(cache, now, number, &file)?;
             file.sync_all()?;

@@ -20,10 +20,7 @@ use foldhash::quality::FixedState;
 use hashbrown::HashSet;
 use stockade_model::{private_file, seed::Seed};
 
-use crate::{
-    locks::Lock,
-    store::{Store, invalidation::TargetHash},
-};
+use crate::{invalidation::TargetHash, locks::Lock, store::Store};
 
 const MAGIC: &[u8; 8] = b"stkdinva";
 const VERSION: u32 = 1;
@@ -116,18 +113,18 @@ fn check(keys: Seed, tags: Seed) -> u64 {
 }
 
 pub(super) fn path(snapshot: &Path, number: u64) -> PathBuf {
-    beside(snapshot, &format!("invalidated.{number}"))
+    next_to(snapshot, &format!("invalidated.{number}"))
 }
 
 /// The path of a snapshot with one more extension.
-pub(super) fn beside(snapshot: &Path, extension: &str) -> PathBuf {
+pub(super) fn next_to(snapshot: &Path, extension: &str) -> PathBuf {
     let mut name = snapshot.file_name().unwrap_or_default().to_owned();
     name.push(".");
     name.push(extension);
     snapshot.with_file_name(name)
 }
 
-/// The numbers of the journals beside a snapshot.
+/// The numbers of the journals next to a snapshot.
 pub(super) fn numbers(snapshot: &Path) -> io::Result<Vec<u64>> {
     let Some(name) = snapshot.file_name().and_then(|name| name.to_str()) else { return Ok(Vec::new()) };
     let mut numbers = Vec::new();

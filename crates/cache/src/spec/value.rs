@@ -91,8 +91,11 @@ pub fn table_or_none<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
         }
         fn visit_str<E: de::Error>(self, text: &str) -> Result<Option<T>, E> {
             let Self { what, example, .. } = self;
-            let other =
-                || E::custom(format!("`{text}` is no {what}: write a table such as {example}, or \"none\""));
+            let other = || {
+                E::custom(format!(
+                    "`{text}` is not a valid {what}: write a table such as {example}, or \"none\""
+                ))
+            };
             if text == "none" { Ok(None) } else { Err(other()) }
         }
         fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Option<T>, A::Error> {

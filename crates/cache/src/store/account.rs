@@ -9,10 +9,9 @@ use super::{
     WeighFn,
     budget::{ByteBudget, ReservedBytes},
     held::{HeldEntries, IsHeldFn},
-    limit::Limit,
     removal::{RemovedEntries, RemovedEntry},
 };
-use crate::locks::Lock;
+use crate::{limit::Limit, locks::Lock};
 
 /// The mean size of loaded entries, in which the last ones weigh most. A value that is larger than its reservation evicts when it
 /// arrives.
@@ -45,7 +44,7 @@ pub(super) struct ByteAccount<K, V> {
     pub(super) weigh: WeighFn<K, V>,
     loaded_size: LoadedSize,
     pub(super) held: Option<HeldEntries<K, V>>,
-    /// Bytes for memory beside the entries.
+    /// Bytes for memory that entries do not use.
     pub(super) aside: Lock<ReservedBytes>,
     /// How often the limit was reached and a share of it cleared.
     pub(super) reclaims: AtomicU64,

@@ -1,4 +1,4 @@
-//! Bytes of the limit that are set aside for memory beside the entries.
+//! Bytes of the limit that are set aside for memory that entries do not use.
 
 use std::{hash::Hash, sync::atomic::Ordering::Relaxed};
 

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use stockade_model::time::yield_now;
 use tokio::sync::Notify;
 
-use super::limit::{Limit, LimitBounds};
-use crate::locks::{AtomicBool, AtomicUsize, Ordering};
+use crate::{
+    limit::{Limit, LimitBounds},
+    locks::{AtomicBool, AtomicUsize, Ordering},
+};
 
 /// Bytes are reserved before a value is stored or loaded, and released after it has been dropped. So the bytes in
 /// use never exceed the limit, not even for a moment.
@@ -266,7 +268,7 @@ impl ReservedBytes {
         self.bytes
     }
 
-    /// Bytes in use beside this reservation, without those reserved for loads.
+    /// Bytes in use outside this reservation, without those reserved for loads.
     pub(crate) fn used_by_others(&self) -> usize {
         self.budget.stored().saturating_sub(self.bytes)
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use shuttle::thread;
 
-use super::{invalidation::Invalidation, *};
-use crate::{locks::Lock, policy::POLICIES};
+use super::*;
+use crate::{invalidation::Invalidation, locks::Lock, policy::POLICIES};
 
 const LIMIT: usize = 2_000;
 

@@ -4,8 +4,8 @@ use std::{borrow::Borrow, hash::Hash};
 
 use stockade_model::time::Time;
 
-use super::{Store, invalidation::Invalidation, shard::Shard};
-use crate::{locks::RwLockReadGuard, shadow::ShadowStats};
+use super::{Store, shard::Shard};
+use crate::{invalidation::Invalidation, locks::RwLockReadGuard, shadow::ShadowStats};
 
 impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
     /// Records a request for the ghosts.

@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-use super::{
+use super::removal::{RemovedEntries, RemovedEntry};
+use crate::{
     limit::Limit,
-    removal::{RemovedEntries, RemovedEntry},
+    locks::{AtomicUsize, Lock, Ordering},
 };
-use crate::locks::{AtomicUsize, Lock, Ordering};
 
 /// Returns true while something outside of the cache uses the memory of a value.
 pub(crate) type IsHeldFn<V> = Box<dyn Fn(&V) -> bool + Send + Sync>;
@@ -23,7 +23,7 @@ pub(crate) struct HeldEntries<K, V> {
 }
 
 impl<K, V> HeldEntries<K, V> {
-    /// At most a quarter of the limit, beside the entries of one eviction.
+    /// At most a quarter of the limit, in addition to the entries of one eviction.
     pub(crate) fn new(is_held: IsHeldFn<V>, limit: &Limit) -> Self {
         let bytes_max = AtomicUsize::new(limit.bytes.unwrap_or(usize::MAX) / 4);
         Self { is_held, entries: Lock::default(), bytes: AtomicUsize::new(0), bytes_max }

@@ -7,7 +7,7 @@ use std::{
 
 use stockade_model::time::Time;
 
-use super::policy::Slot;
+use crate::policy::Slot;
 
 /// A request writes the time of its entry if the time there is older than this part of the idle time: hits of a hot entry only read.
 const STEPS: u32 = 128;

@@ -6,12 +6,11 @@ use stockade_model::time::Time;
 
 use super::{
     NewValue, Store, StorePermit,
-    invalidation::InvalidationSeq,
     load_mark::LoadMark,
     removal::RemovedEntries,
     shard::{NewEntry, Shard},
 };
-use crate::{freshness::Lifetime, shadow::StoredTimes};
+use crate::{freshness::Lifetime, invalidation::InvalidationSeq, shadow::StoredTimes};
 
 /// The rule by which a new value replaces the stored one of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,10 +13,14 @@ use stockade_model::time::{Time, yield_now};
 
 use super::{
     LockedShard, Store,
-    invalidation::{Invalidation, KeptKeys, TargetHash},
     removal::RemovedEntries,
-    shard::{self, CarriedOut, INVALIDATIONS_MAX, InvalidationFilter, Shard},
+    shard::{CarriedOut, INVALIDATIONS_MAX, InvalidationFilter, Shard},
 };
+use crate::{
+    invalidation::{Invalidation, KeptKeys, TargetHash},
+    sharded::shorten,
+};
+
 /// Slots that an invalidation of many entries examines before it returns. A task examines the others.
 pub(crate) const EXAMINED_AT_ONCE: usize = 4_096;
 /// How often a value is examined that is written meanwhile. Then it is invalidated whatever it is.
@@ -92,7 +96,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         now: Time,
     ) {
         self.drop_outside(gone);
-        self.ghosts.invalidate(&[shard::shorten(hash)], how, now);
+        self.ghosts.invalidate(&[shorten(hash)], how, now);
         self.invalidated.fetch_add(u64::from(was_there), Relaxed);
         self.write_journal(TargetHash::Key(hash));
     }
@@ -183,7 +187,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         count
     }
 
-    /// Carries out pending invalidations until so many slots have been examined. Returns true if there may be more.
+    /// Carries out pending invalidations until `most` slots have been examined. Returns true if there may be more.
     pub(crate) fn carry_out(&self, most: usize) -> bool {
         let mut examined = 0;
         for part in self.parts.iter() {

@@ -1,4 +1,4 @@
-//! All entries of the store, read a few at a time beside lookups and stores.
+//! All entries of the store, read a few at a time while lookups and stores continue.
 
 use std::hash::Hash;
 
@@ -6,9 +6,9 @@ use stockade_model::time::Time;
 
 use super::{
     Store,
-    policy::{Listed, Slot},
     shard::{EntryCopy, Shard},
 };
+use crate::policy::{Listed, Slot};
 
 /// Entries that are read under one lock.
 const READ_AT_ONCE: usize = 64;

@@ -2,14 +2,11 @@
 
 use std::{hash::Hash, sync::atomic::Ordering::Relaxed};
 
-use super::{
-    Store,
-    account::ByteAccount,
+use super::{Store, account::ByteAccount, removal::RemovedEntries, shard::RECLAIM_SLICE};
+use crate::{
+    error::InvalidStrategy,
     limit::{Limit, LimitBounds, share},
-    removal::RemovedEntries,
-    shard::RECLAIM_SLICE,
 };
-use crate::error::InvalidStrategy;
 
 impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
     /// Takes the sizes of `new` in place of those of `old`, and evicts what exceeds them, a few entries under one lock.

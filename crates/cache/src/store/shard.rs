@@ -20,9 +20,7 @@ use stockade_model::time::Time;
 use super::{
     idle::IdleTimes,
     insert::Precedence,
-    limit::{Limit, LimitBounds},
     load_mark::LoadingKeys,
-    policy::{Listed, Policy, PolicyData, PolicyEntries, PolicyInstance, Slot},
     refills::{Refills, Version},
     removal::{RemovalReason, RemovedEntries, RemovedEntry},
     sweep::ExpirySweep,
@@ -30,7 +28,10 @@ use super::{
 };
 use crate::{
     freshness::{Lifetime, Spans},
+    limit::{Limit, LimitBounds},
+    policy::{Listed, Policy, PolicyData, PolicyEntries, PolicyInstance, Slot},
     shadow::{StoredTimes, first_policy},
+    sharded::{lengthen, shorten},
 };
 
 /// Slots that every store examines for expired entries.
@@ -207,17 +208,6 @@ pub(crate) struct AgedEntry<V> {
     pub(crate) is_throttled: bool,
 }
 
-/// The bits of a hash that an entry keeps. They do not depend on the bits that choose the shard.
-#[expect(clippy::cast_possible_truncation, reason = "that is what it is for")]
-pub(crate) fn shorten(hash: u64) -> u32 {
-    hash as u32
-}
-
-/// Spreads the kept bits over 64: the index uses the lowest and the highest ones.
-pub(crate) fn lengthen(short: u32) -> u64 {
-    u64::from(short).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
-
 /// The hash function of the index.
 fn rehash<K, V>(entries: &[Option<Entry<K, V>>]) -> impl Fn(&Slot) -> u64 {
     |&slot| entries[slot as usize].as_ref().map_or(0, |entry| lengthen(entry.short_hash))
@@ -249,7 +239,7 @@ impl<K, V> PolicyEntries for Vec<Option<Entry<K, V>>> {
 }
 
 impl<K, V> Shard<K, V> {
-    /// Bytes of an entry beside those that its key and value own: its slot, its spans, and its share of the index, which is
+    /// Bytes of an entry, without those that its key and value own: its slot, its spans, and its share of the index, which is
     /// between seven sixteenths and seven eighths full.
     pub(crate) const ENTRY_BYTES: usize =
         size_of::<Option<Entry<K, V>>>() + size_of::<Spans>() + 2 * (size_of::<Slot>() + 1);

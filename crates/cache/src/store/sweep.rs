@@ -4,7 +4,7 @@ use std::mem::replace;
 
 use stockade_model::time::Time;
 
-use super::policy::Slot;
+use crate::policy::Slot;
 
 /// Examines all slots in turn for expired entries. It pauses while none can have expired.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use std::{
 use foldhash::quality::FixedState;
 use hashbrown::HashMap;
 
-use super::{invalidation::TagHashes, policy::Slot};
+use crate::{invalidation::TagHashes, policy::Slot};
 
 /// Calls its last argument with each tag of a value.
 pub(crate) type TagsFn<K, V> = Box<dyn Fn(&K, &V, &mut dyn FnMut(&str)) + Send + Sync>;

@@ -7,10 +7,12 @@ use stockade_model::time::Time;
 use super::{
     NewValue, Store, StorePermit, StoredValue,
     insert::Precedence,
-    invalidation::{Invalidation, InvalidationSeq},
     shard::{EntryStamp, Shard},
 };
-use crate::freshness::Lifetime;
+use crate::{
+    freshness::Lifetime,
+    invalidation::{Invalidation, InvalidationSeq},
+};
 
 /// A key as it was seen by a request.
 pub(crate) struct Seen<V> {

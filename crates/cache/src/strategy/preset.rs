@@ -5,7 +5,7 @@ use std::time::Duration;
 use stockade_model::nearest::remedy;
 
 use super::{Fetch, HedgeAfter, LoadBounds, StoreMode, Strategy, Writer};
-use crate::{breaker::Breaker, freshness::Refresh, store::limit::Limit};
+use crate::{breaker::Breaker, freshness::Refresh, limit::Limit};
 
 /// A strategy with a name.
 #[derive(Clone, Debug)]

@@ -55,7 +55,7 @@ fn run<T>(strategy: Strategy, test: impl AsyncFnOnce(Virtual, TestedCache, Sourc
     time.run(test(time.clone(), cache, Source::default())).unwrap()
 }
 
-/// Loads twice the key after [`LOAD`]; keys of which `fails` is true fail.
+/// Loads twice the key after [`LOAD`]; keys fail for which `fails` is true.
 fn loader(
     time: &Virtual,
     cache: &TestedCache,

@@ -342,7 +342,7 @@ fn breaker_records_every_load() {
             assert_eq!(fixture.cache.breaker_states()[0].1, BreakerState::Open, "{behavior:?}");
         });
     }
-    // A load that never starts is no evidence about its source.
+    // A load that never starts is not evidence about its source.
     let load = LoadBounds { max_concurrent: Some(1), queue: 0, ..LoadBounds::DEFAULT };
     let strategy = Strategy { breaker: Some(fragile()), load, ..Strategy::preset("stampede").unwrap() };
     let fixture = Fixture::new(strategy);
@@ -364,7 +364,7 @@ fn calls_beside_the_cache_share_its_breaker() {
     let fixture = Fixture::new(strategy);
     fixture.run(async {
         let cache = &fixture.cache;
-        // Without a result a call is no evidence.
+        // A call without a result is not evidence.
         drop(cache.admit_call(&1, None).await.unwrap());
         cache.admit_call(&1, None).await.unwrap().record_result(true);
         cache.admit_call(&1, None).await.unwrap().record_result(false);

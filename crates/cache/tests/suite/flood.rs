@@ -38,7 +38,7 @@ fn flood(threads: u64, bytes: impl Fn(u64) -> usize + Sync) {
                     }
                 })
             });
-            // A scope ends before its threads do, and a thread of the next round would have a new heap beside theirs.
+            // A scope ends before its threads do, and a thread of the next round would have a heap in addition to theirs.
             flooding.collect::<Vec<_>>().into_iter().for_each(|thread| thread.join().unwrap());
         });
         let (held, resident) = (cache.byte_usage().unwrap().peak, resident("VmHWM:"));

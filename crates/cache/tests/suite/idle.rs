@@ -40,7 +40,7 @@ fn an_idle_entry_is_gone_and_a_request_keeps_one() {
             pass(&time, 9 * SECOND).await;
             assert_eq!(cache.get(&0), Some(0));
             assert!(cache.get_with(1, async || Ok::<_, std::io::Error>(9)).await.unwrap().value == 1);
-            assert!(cache.peek(&2).is_some() == (round == 0), "a peek is no request");
+            assert!(cache.peek(&2).is_some() == (round == 0), "a peek is not a request");
         }
         assert_eq!((cache.get(&2), cache.peek(&3).is_none(), cache.entries().count()), (None, true, 2));
         assert_eq!(cache.len(), 4, "stores remove them");

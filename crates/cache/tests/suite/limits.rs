@@ -203,14 +203,14 @@ fn bytes_set_aside_are_taken_from_entries_and_given_back() {
         cache.set_aside(25_000);
         fill(0);
         assert_eq!((usage().set_aside, usage().used <= 100_000), (25_000, true));
-        assert!((4..=7).contains(&cache.len()), "{} entries beside 25,000 bytes", cache.len());
+        assert!((4..=7).contains(&cache.len()), "{} entries with 25,000 bytes set aside", cache.len());
         cache.set_aside(0);
         fill(100);
         assert!((7..=10).contains(&cache.len()), "{} entries", cache.len());
         // Half of the limit at most: entries keep the other half.
         cache.set_aside(usize::MAX);
         assert_eq!(usage().set_aside, 50_000);
-        assert!((1..=5).contains(&cache.len()), "{} entries beside half of the limit", cache.len());
+        assert!((1..=5).contains(&cache.len()), "{} entries with half of the limit set aside", cache.len());
         fill(200);
         assert!(cache.len() >= 3, "stores still find room: {} entries", cache.len());
         assert_eq!(usage().peak, 100_000);
@@ -334,7 +334,7 @@ fn wait_in_the_queue_has_a_bound_and_is_no_part_of_the_deadline() {
     assert_eq!((cache.stats().loads, cache.stats().loads_rejected, cache.coalesced_loads()), (3, 2, 0));
 }
 
-/// Loads of 50 ms that never fail, of which ten may run at once; 250 misses a second for 30 s, more than these can answer.
+/// Loads of 50 ms that never fail; ten may run at once; 250 misses a second for 30 s, more than these can answer.
 #[test]
 fn queueing_is_no_evidence_against_the_source() {
     let load = LoadBounds { max_concurrent: Some(10), deadline: 1_000 * MS, ..LoadBounds::DEFAULT };

@@ -107,7 +107,7 @@ fn successors(state: Option<u64>, event: &Event, history: &[Event]) -> Vec<Optio
         // If the key was written or invalidated meanwhile, it answers its callers only.
         Operation::Load(own) if event.value == Some(own) => match state {
             None => vec![Some(own), None],
-            // After an invalidation, even of nothing, a second load begins beside the first.
+            // After an invalidation, even of nothing, a second load begins before the first ends.
             Some(value) if is_of_load_beside(value) => vec![Some(own), state],
             Some(_) => vec![state],
         },

@@ -62,7 +62,7 @@ fn loads_run_without_a_runtime_of_the_caller() {
     }
 }
 
-/// The runtime of the leader exists, and nobody drives it.
+/// The runtime of the leader exists, and no thread drives it.
 #[test]
 fn callers_of_a_runtime_depend_on_no_other_runtime() {
     const WAIT: Duration = Duration::from_millis(50);
@@ -201,7 +201,7 @@ fn batches_go_on_after_a_runtime_has_shut_down() {
     }
 }
 
-/// The window of a batch and the task of one that runs are on a runtime that nobody drives.
+/// The window of a batch and the task of one that runs are on a runtime that no thread drives.
 #[test]
 fn batches_of_one_runtime_depend_on_no_other_runtime() {
     let load = LoadBounds { deadline: Duration::from_millis(100), ..LoadBounds::DEFAULT };
@@ -227,7 +227,7 @@ fn batches_of_one_runtime_depend_on_no_other_runtime() {
     assert_eq!(still.block_on(first)[0].as_ref().unwrap().value, 1);
 }
 
-/// After three deadlines another request starts the refresh that such a runtime does not run.
+/// After three deadlines another request starts the refresh that the stopped runtime does not run.
 #[test]
 fn refreshes_depend_on_no_other_runtime() {
     let load = LoadBounds { deadline: 5 * MS, soft_timeout: None, ..LoadBounds::DEFAULT };

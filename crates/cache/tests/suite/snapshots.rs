@@ -205,11 +205,11 @@ fn another_shape_or_format_is_refused() {
     let mut later = bytes.clone();
     later[8] = 9;
     assert_eq!(error("test 1", &later), "the snapshot has format 9; this version reads format 1");
-    assert_eq!(error("test 1", b"stockpile of something else"), "this is no snapshot of a cache");
+    assert_eq!(error("test 1", b"stockpile of something else"), "this is not a snapshot of a cache");
     assert_eq!(error("test 1", b""), "the snapshot ends after 0 bytes, before its last entry");
 }
 
-/// Fails after so many bytes, as a full disk does.
+/// Fails after this number of bytes, as a full disk does.
 struct Full(usize);
 
 impl Write for Full {

@@ -138,7 +138,7 @@ fn load_is_stored_though_many_other_keys_are_written_meanwhile() {
         let late = cache.get_with(2, async || Ok::<_, Infallible>(22)).await.unwrap();
         assert_eq!((late.value, time.now()), (22, Time::ZERO));
         let (first, second) = loads.await;
-        assert_eq!((first.unwrap().value, second.unwrap().value), (10, 20), "to those who waited");
+        assert_eq!((first.unwrap().value, second.unwrap().value), (10, 20), "to the waiters");
         assert_eq!((cache.get(&1), cache.get(&2)), (Some(10), Some(22)));
     });
     run.unwrap();

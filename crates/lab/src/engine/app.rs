@@ -41,7 +41,7 @@ pub struct RunningApp {
 /// There is no document, and why.
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentError {
-    /// The source has none of that name.
+    /// The source has no document of that name.
     #[error("no such document")]
     Missing,
     /// The source was too slow.

@@ -18,7 +18,7 @@ pub enum DocumentCount {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DocumentCountError {
     /// Not a rule.
-    #[error("`{0}` is no choice of documents: write `scaled`, or `fixed:K` with K of 1 or more")]
+    #[error("`{0}` is not a choice of documents: write `scaled`, or `fixed:K` with K of 1 or more")]
     Unknown(String),
     /// The source has fewer than a burst requires.
     #[error(

@@ -4,7 +4,7 @@
 //! (Vattani, Chierichetti, Lowenstein, VLDB 2015): `now - delta * beta * ln(rand) >= expiry`. Its `now`
 //! and `delta` are milliseconds, and its expiry is `now + ttl` with a ttl in *seconds*. Everything
 //! else is as in the test: each request loads inline, no request waits for another one's load, and delta, in
-//! whole milliseconds, is stored beside the value. In virtual time a table in memory replaces Redis.
+//! whole milliseconds, is stored with the value. In virtual time a table in memory replaces Redis.
 
 mod table;
 

@@ -28,7 +28,7 @@ pub struct OpenTraffic {
     pub writes: Option<Writes>,
 }
 
-/// A writer beside the load: it regularly writes a document to the source and then invalidates it.
+/// A writer that runs during the load: it regularly writes a document to the source and then invalidates it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Writes {
     pub every: Duration,

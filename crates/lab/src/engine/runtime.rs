@@ -202,7 +202,7 @@ impl EngineRuntime {
         let keys = &documents.ids[..Popularity::count(open.traffic.keys, documents.ids.len())?];
         match &self.clock {
             RunClock::Live(_) => {
-                // Tasks that the load leaves behind must not run beside the next load.
+                // Tasks that the load leaves behind must not run during the next load.
                 let tokio = tokio()?;
                 let live = Live::on(tokio.handle().clone());
                 let run = async {
@@ -309,7 +309,7 @@ struct MemoryExcess {
     most: usize,
 }
 
-/// The excess over 60 % of the memory, if so many concurrent requests exceed it.
+/// The excess over 60 % of the memory, if this number of concurrent requests exceeds it.
 fn memory_excess(requests: usize, each_bytes: u64, memory_mib: u64) -> Option<MemoryExcess> {
     let room_bytes = memory_mib * (1 << 20) / 10 * 6;
     let needed_bytes = (requests as u64).saturating_mul(each_bytes);

@@ -31,7 +31,7 @@ struct ZipfDraws {
     /// The integral at which the first key begins and the last one ends.
     from: f64,
     to: f64,
-    /// A draw that is no further above its key, in ranks, is never rejected.
+    /// A draw that lies at most this many ranks above its key is never rejected.
     accepted: f64,
 }
 

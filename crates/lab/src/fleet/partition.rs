@@ -111,7 +111,7 @@ struct TierValue {
     /// When it is in the tier.
     ready: Ticks,
     expires: Ticks,
-    /// The expiry of the value that is in the tier before; 0: there is none.
+    /// The expiry of the value that is in the tier before; 0: the tier has no value.
     expires_before: Ticks,
 }
 

@@ -20,7 +20,7 @@ use super::{
 
 /// The most partitions: their state then fits into the caches of a processor.
 const PARTITIONS_MAX: u64 = 4_096;
-/// A partition has at least so many keys, and of a limited memory at least so many entries, from which the eviction policy chooses.
+/// The keys of a partition at least, and the entries of a limited memory at least; the eviction policy chooses from those.
 const PARTITION_MIN: u64 = 64;
 /// The most keys of a partition.
 const KEYS_MAX: u64 = 1 << 31;

@@ -181,7 +181,7 @@ fn add_all(counts: &mut [u64], more: &[u64]) {
     counts.iter_mut().zip(more).for_each(|(count, more)| *count += more);
 }
 
-/// Each doubling of a wait has so many cells: waits of a cell differ by less than 0.4 %.
+/// Each doubling of a wait has 2^8 cells: waits of a cell differ by less than 0.4 %.
 const CELL_BITS: u32 = 8;
 
 /// The cell of a wait in a histogram.

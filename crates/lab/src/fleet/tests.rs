@@ -1,4 +1,4 @@
-//! Fleets beside a full simulation, and repeatability.
+//! Fleets compared with a full simulation, and repeatability.
 
 use std::{num::NonZeroUsize, time::Duration};
 
@@ -149,7 +149,7 @@ fn fleet_agrees_with_a_full_simulation_of_other_requests() {
     let here = Figures::of_fleet(&simulated(&fleet, 2));
     let full = Figures::of_full(&full::simulate(&fleet, requests, Seed(3)));
     let difference = here.difference(full);
-    // Beside the error of the fleet, the chance of two loads.
+    // The error of the fleet, and the chance of two loads.
     assert!(difference < 0.02, "{difference}: {here:?} {full:?}");
 }
 

@@ -13,12 +13,12 @@ use std::{
 use rustix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
 use stockade_load::generator::busy_wait;
+use stockade_model::proc::{ThreadId, ThreadTimes, process_tree, thread_times};
 use stockade_model::units::{milliseconds, stretched};
-use stockade_net::proc::{ThreadId, ThreadTimes, process_tree, thread_times};
 use stockade_record::record::{Accounting, Role, ThreadShares};
 
 use super::sampler::CounterPage;
-use crate::host::instant;
+use stockade_record::clock::instant;
 
 /// Between two readings. A thread counts from its first to its last one.
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -356,7 +356,7 @@ mod tests {
     fn reading(user: u64, system: u64, scheduler: Option<[u64; 2]>) -> ThreadTimes {
         let [user, system] = [user, system].map(Duration::from_millis);
         let scheduler = scheduler.map(|[run, wait]| [run, wait].map(Duration::from_millis));
-        let scheduler = scheduler.map(|[run, wait]| stockade_net::proc::SchedulerTimes { run, wait });
+        let scheduler = scheduler.map(|[run, wait]| stockade_model::proc::SchedulerTimes { run, wait });
         ThreadTimes { id: ThreadId { number: 1, started: 1 }, name: String::new(), user, system, scheduler }
     }
 

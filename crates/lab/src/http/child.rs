@@ -13,14 +13,14 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
-use stockade_net::proc;
+use stockade_model::proc;
 use stockade_record::{
     record::Role,
     server::{ProcessReading, ServerError, StartedServer},
 };
 
 use super::fetch::get;
-use crate::host::instant;
+use stockade_record::clock::instant;
 
 /// The limit for the report of its address.
 const START_TIMEOUT: Duration = Duration::from_secs(20);

@@ -5,10 +5,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use stockade_net::proc::{self, CpuTicks};
+use stockade_model::proc::{self, CpuTicks};
 use stockade_record::record::{Disturbance, Role};
 
-use crate::host::instant;
+use stockade_record::clock::instant;
 
 /// The least share of stolen or throttled time that counts.
 const TAKEN_MIN: f64 = 0.05;
@@ -30,7 +30,7 @@ pub(super) struct DisturbanceMonitor {
     last: Readings,
     /// Seconds and what disturbed them.
     disturbed: Vec<(u64, Disturbance)>,
-    /// True if every process of the run is known, so that all others are none of it.
+    /// True if every process of the run is known, so that all others do not belong to it.
     knows_processes: bool,
 }
 
@@ -66,7 +66,7 @@ impl DisturbanceMonitor {
         disturbance
     }
 
-    /// The disturbed seconds in words; `None`: there is none.
+    /// The disturbed seconds in words; `None`: nothing disturbed the run.
     pub(super) fn in_words(&self) -> Option<String> {
         let most = |of: fn(&Disturbance) -> f64| {
             self.disturbed.iter().map(|(_, of_one)| of(of_one)).fold(0.0, f64::max)

@@ -1,13 +1,9 @@
 //! One measurement over HTTP, for every target: origin, load, samples, figures.
 
-use std::{collections::BTreeMap, env, fs, path::Path, sync::Arc, time::Duration};
+use std::{env, fs, path::Path, sync::Arc, time::Duration};
 
-use stockade_load::{generator::LoadTestRun, report::REPORT_OUTCOMES, summary::Summary, tally::Tally};
-use stockade_model::{
-    outcome::Outcomes,
-    seed::Seed,
-    units::{format_count, milliseconds},
-};
+use stockade_load::{generator::LoadTestRun, summary::Summary};
+use stockade_model::seed::Seed;
 use stockade_record::{
     record::{self, Calls, HttpFigures, OpenFigures, Role},
     server::{ServerOrder, StartedServer},
@@ -17,7 +13,7 @@ use super::{
     HttpError, HttpLoad, RecipeSpec,
     fetch::send,
     probe,
-    sampler::{CacheReadings, Observations, Sampler, StopReason, TargetEndpoint, outcomes},
+    sampler::{CacheReadings, Observations, Sampler, StopReason, TargetEndpoint},
     settings::file_error,
 };
 use crate::target::{Environment, MeasureContext, Measurement};
@@ -56,50 +52,35 @@ impl HttpLoad {
             origin.page("/start").map_err(|error| origin.unresponsive(&error))?;
         }
         let LoadTestRun { summary, end } = ready.run(&mut sampler, &cancel_load)?;
-        let Observations { readings, probes, stop_reason, accounting, mut notes, disturbed } =
-            sampler.finish();
-        let late = summary.generator.late.clone();
-        // Lateness is a part of the response times, and known: each claim is judged with it.
-        let is_other = |reason: &&String| Some(*reason) != late.as_ref();
-        let mut invalid: Vec<_> =
-            summary.generator.invalid_reasons.iter().filter(is_other).cloned().collect();
-        let of_times = summary.generator.time_reason_count - usize::from(late.is_some());
-        notes.extend(late.clone());
-        notes.extend(disturbed.clone());
+        let Observations { readings, probes, stop_reason, accounting, notes, disturbed } = sampler.finish();
+        let mut further = Vec::new();
         match stop_reason {
             _ if cancel.is_cancelled() => return Ok(None),
             Some(StopReason::Ended(error)) => return Err(error),
             Some(StopReason::Unreachable(reason)) => return Err(HttpError::Unreachable(reason)),
-            Some(StopReason::Memory(reason)) => invalid.push(reason),
+            Some(StopReason::Memory(reason)) => further.push(reason),
             None if end.was_cancelled => return Ok(None),
             None => {}
         }
         if endpoint.stats.is_some() && !readings.is_last {
-            invalid
+            further
                 .push("the last counters of the cache could not be read: its figures are older".to_owned());
         }
-        invalid.extend(probes.iter().filter_map(probe::mismatch));
-        notes.extend(note_of_unknown_freshness(summary.measured.hits_of_unknown_freshness));
-        notes.extend(note_of_unreported(&outcomes(&summary.measured)));
-        let has_invalid_counts = invalid.len() > of_times;
+        further.extend(probes.iter().filter_map(probe::mismatch));
         let started = [(Role::Origin, origin.as_ref()), (Role::Proxy, endpoint.started.as_ref())];
         let remote =
             started.into_iter().filter(|(_, server)| server.is_some_and(|of| of.process().is_none()));
         let servers = remote
             .filter_map(|(role, _)| Some((role, environment.machine(role).name()?.to_owned())))
             .collect();
-        let http = HttpFigures {
-            users: self.traffic.users(),
-            stats_provider: readings.stats_provider,
-            accounting,
-            probes,
-            disturbed,
-            invalid,
-            has_invalid_counts,
-            notes,
-            servers,
-            ..http_figures(&summary)
-        };
+        let mut http = summary.http_figures();
+        http.has_invalid_counts |= !further.is_empty();
+        http.invalid.extend(further);
+        http.notes.extend(disturbed.clone().into_iter().chain(notes));
+        http.users = self.traffic.users();
+        http.stats_provider = readings.stats_provider;
+        (http.accounting, http.probes, http.disturbed, http.servers) =
+            (accounting, probes, disturbed, servers);
         let (name, schedule) = (self.name.clone(), load.plan.to_string());
         Ok(Some(measurement(name, self.traffic.duration(), &summary, &readings, schedule, http)))
     }
@@ -118,8 +99,8 @@ impl HttpLoad {
         let origin = start_origin(&recipe.answering(&nonce), environment, folder.path())?;
         origin.page("/start").map_err(|error| origin.unresponsive(&error))?;
         let endpoint = start(Some(&origin), folder.path())?;
-        if endpoint.started.is_some() || endpoint.url.starts_with("https:") {
-            // Our proxy has the origin's address from this run. Probes are sent without TLS.
+        if endpoint.started.is_some() {
+            // Our proxy has the origin's address from this run.
             return Ok(());
         }
         let load = self.traffic.load(&endpoint.url, &environment.folder, Seed(0), Seed(0))?;
@@ -127,34 +108,16 @@ impl HttpLoad {
         let (path, server) = (&request.path, &request.template.url);
         let joint = if path.contains('?') { '&' } else { '?' };
         let authority = server.authority().map_or("", |authority| authority.as_str());
-        let url = format!("http://{authority}{path}{joint}{nonce}");
+        let url = format!("{}://{authority}{path}{joint}{nonce}", server.scheme_str().unwrap_or("http"));
         let reason = match send("GET", &url) {
             Ok((_, body)) if body.contains(&nonce) => return Ok(()),
             Ok((status, _)) => format!("the answer, with status {status}, is not from it"),
-            Err(error) => error.to_string(),
+            Err(error) => error,
         };
         Err(HttpError::Unreachable(format!(
             "a request to {url} does not reach the origin of this run at {}: {reason}; let the cache forward to that address",
             origin.url()
         )))
-    }
-}
-
-/// The figures of the load itself.
-pub(super) fn http_figures(summary: &Summary) -> HttpFigures {
-    HttpFigures {
-        agents: summary.agents.clone(),
-        status_codes: summary.measured.status_codes.clone(),
-        connections: summary.connections,
-        in_flight_at_end: summary.in_flight_at_end,
-        sent_after_end: summary.sent_after_end,
-        attack_ms: milliseconds(summary.attack_duration()),
-        wait_ms: milliseconds(summary.wait_duration()),
-        wire_bytes_in: summary.measured.wire_bytes_in,
-        steal: summary.generator.steal,
-        hits_of_unknown_freshness: summary.measured.hits_of_unknown_freshness,
-        late: summary.generator.late.clone(),
-        ..HttpFigures::default()
     }
 }
 
@@ -168,36 +131,24 @@ pub(super) fn measurement(
     http: HttpFigures,
 ) -> Measurement {
     let tally = &summary.measured;
-    let response = &tally.times_of_successes.response;
-    let extremes = response.min().zip(response.max());
     let whole = |count: u64| usize::try_from(count).unwrap_or(usize::MAX);
     let counted = readings.last;
     let open = OpenFigures {
         strategy: name,
         schedule,
-        duration_ms: milliseconds(duration),
-        documents: None,
-        distinct_keys: None,
-        finished_ms: milliseconds(tally.end.map_or(Duration::ZERO, |end| end - summary.measured_from)),
         calls: Calls { fetch_doc: counted.requests.loads, ..Calls::default() },
         waiters: whole(counted.requests.waiters),
-        response: extremes
-            .map(|(min, max)| record::Extremes { min_ms: milliseconds(min), max_ms: milliseconds(max) }),
-        retries: tally.retries,
-        dropped: summary.dropped,
-        in_flight_max: whole(summary.in_flight_max),
-        source_concurrent_max: None,
-        audit: None,
+        ..summary.open_figures(duration)
     };
     Measurement {
         load: record::LoadFigures::Open(open),
         whole_ms_sum: None,
-        outcomes: outcomes(tally),
+        outcomes: tally.request_outcomes(),
         bytes_in: tally.bytes_in,
-        service_sum: service_sum(tally),
+        service_sum: tally.service_sum(),
         counters: counted,
         bytes_max: readings.bytes_max.map(whole),
-        errors: errors(tally),
+        errors: tally.errors_by_class(),
         http: Some(http),
     }
 }
@@ -211,39 +162,4 @@ fn start_origin(
     let settings = recipe.text(&environment.folder).map_err(HttpError::Recipe)?;
     let order = ServerOrder { role: Role::Origin, settings, listen: recipe.listen };
     Ok(environment.machine(Role::Origin).start(&order, folder)?.into())
-}
-
-/// The answers without an outcome, and how to have it.
-fn note_of_unreported(outcomes: &Outcomes) -> Option<String> {
-    (outcomes.unreported > 0).then(|| {
-        format!(
-            "{} of {} answers do not state what a cache did, so their outcomes are absent; {REPORT_OUTCOMES}",
-            format_count(outcomes.unreported),
-            format_count(outcomes.requests() - outcomes.error),
-        )
-    })
-}
-
-/// Why freshness is absent from the figures.
-fn note_of_unknown_freshness(hits: u64) -> Option<String> {
-    (hits > 0).then(|| {
-        format!(
-            "{} hits may be stale: their responses have no `Cache-Status` with `ttl`, no `X-Cache-Status`, and no `X-Cache` beside \
-             `Age` and `max-age`; hits and hit ratio are absent",
-            format_count(hits)
-        )
-    })
-}
-
-/// The sum of the service times of all requests, failed ones included.
-fn service_sum(tally: &Tally) -> Duration {
-    tally.response_sum.saturating_sub(tally.send_lag_sum)
-}
-
-/// Failed requests by error.
-fn errors(tally: &Tally) -> BTreeMap<String, u64> {
-    let failures = tally.failures.iter().map(|(class, count)| ((*class).to_owned(), *count));
-    let statuses =
-        tally.status_codes.iter().filter(|(status, _)| !(200..400).contains(*status) && **status != 0);
-    failures.chain(statuses.map(|(status, count)| (format!("status {status}"), *count))).collect()
 }

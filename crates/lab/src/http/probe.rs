@@ -54,7 +54,7 @@ impl PendingProbe {
         let Self { probe, answer } = self;
         let (status, took, failed) = match answer.join() {
             Ok(TimedReply { answer: Ok((status, _)), took }) => (Some(status), took, None),
-            Ok(TimedReply { answer: Err(error), took }) => (None, took, Some(error.to_string())),
+            Ok(TimedReply { answer: Err(error), took }) => (None, took, Some(error)),
             Err(_) => (None, Duration::ZERO, Some("its thread panicked".to_owned())),
         };
         record::ProbeFigures {

@@ -6,14 +6,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use stockade_net::proc;
+use stockade_model::proc;
 use stockade_record::{
     record::{Role, Usage},
     server::{ProcessReading, StartedServer},
 };
 
 use super::accounting::AccountedProcess;
-use crate::host::instant;
+use stockade_record::clock::instant;
 
 /// Processor time over less than this is too coarse to report.
 const SECONDS_MIN: f64 = 0.5;
@@ -51,7 +51,7 @@ enum MemoryMeasure {
 }
 
 impl SampledProcess {
-    /// A process with its descendants, of which we may know nothing.
+    /// A process with its descendants, which may be unknown.
     pub(super) fn tree(role: Role, id: u32) -> Self {
         let is_readable = proc::proportional_bytes(id).is_some();
         let memory =

@@ -53,7 +53,7 @@ impl RecipeSpec {
         Ok(format!("{recipe:#}\n"))
     }
 
-    /// The stages of all routes; none of a recipe that cannot be read, or whose behavior does not change.
+    /// The stages of all routes; empty for a recipe that cannot be read, or whose behavior does not change.
     pub(super) fn stages(&self, folder: &Path) -> Vec<OriginStage> {
         let recipe = self.text(folder).ok().and_then(|text| serde_json::from_str::<Value>(&text).ok());
         let routes = match recipe {

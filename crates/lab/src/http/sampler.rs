@@ -7,11 +7,10 @@ use stockade_cache::{RequestStats, StoreStats};
 use stockade_load::{
     generator::{CancellationToken, LoadProgress, LoadStart, Observer},
     sample::{FailureClass, Sample},
-    tally::Tally,
 };
-use stockade_model::{outcome::Outcomes, seed::Seed, units::format_duration};
+use stockade_model::{seed::Seed, units::format_duration};
 use stockade_record::{
-    record::{self, Accounting, CacheContents, Role, StatsProvider, Times, Usage},
+    record::{self, Accounting, CacheContents, Role, StatsProvider, Usage},
     server::{MEMORY_SHARE_MAX, StartedServer},
 };
 
@@ -283,7 +282,7 @@ impl Sampler<'_> {
         }
         let error = tally.errors.first().map(String::as_str).unwrap_or_default();
         self.stop_reason.get_or_insert(StopReason::Unreachable(format!(
-            "none of the {unreachable} requests of the first second reached {}: {error}; is it running?",
+            "all {unreachable} requests of the first second failed to reach {}: {error}; is it running?",
             self.url
         )));
         self.stop.cancel();
@@ -331,8 +330,8 @@ impl Observer for Sampler<'_> {
         self.guard_reachability(progress);
         let second = Second {
             second: number,
-            outcomes: outcomes(progress.tally),
-            times: times(progress.tally),
+            outcomes: progress.tally.request_outcomes(),
+            times: progress.tally.recorded_times(),
             open: Some(OpenSecond {
                 source_loads: last.requests.loads.saturating_sub(before.requests.loads),
                 retries: progress.tally.retries,
@@ -360,19 +359,6 @@ impl Observer for Sampler<'_> {
 /// The processes of each role.
 fn members(processes: &[SampledProcess]) -> Vec<(Role, Vec<u32>)> {
     processes.iter().map(|process| (process.role, process.ids())).collect()
-}
-
-/// Times of responses, and the send lag of all requests.
-pub(super) fn times(tally: &Tally) -> Times {
-    Times { send_lag: tally.times.send_lag.clone(), ..tally.times_of_successes.clone() }
-}
-
-/// The outcomes of all requests. Requests without a successful response are errors.
-pub(super) fn outcomes(tally: &Tally) -> Outcomes {
-    let failed = tally.requests() - tally.successes;
-    // A cache may report a miss beside a status of 503: such a request is an error, and counts once.
-    let reported = Outcomes { error: 0, unreported: 0, ..tally.outcomes_of_successes };
-    Outcomes { error: failed, unreported: tally.successes.saturating_sub(reported.requests()), ..reported }
 }
 
 /// A page of statistics.
@@ -417,6 +403,9 @@ mod tests {
         timing::Timing,
     };
 
+    use stockade_load::tally::Tally;
+    use stockade_model::outcome::Outcomes;
+
     use super::*;
     use crate::http::fetch::get;
 
@@ -430,7 +419,7 @@ mod tests {
         }
     }
 
-    /// A server of which only the admin page is there.
+    /// A server that has only its admin page.
     #[derive(Debug)]
     struct AnsweringAt(String);
 
@@ -509,7 +498,10 @@ mod tests {
                 Response { status, bytes: 0, wire_bytes: 0, outcome, may_be_stale: false, deviation: None };
             tally.record(&Sample { number: 0, timing: times, bytes_out: 0, result: Ok(response) });
         }
-        assert_eq!(outcomes(&tally), Outcomes { hit: 1, unreported: 1, error: 2, ..Outcomes::default() });
+        assert_eq!(
+            tally.request_outcomes(),
+            Outcomes { hit: 1, unreported: 1, error: 2, ..Outcomes::default() }
+        );
     }
 
     /// A stopped process responds when it goes on: here that is when its counters are requested.
@@ -531,7 +523,7 @@ mod tests {
         let (stop, mut disturbances) = (CancellationToken::default(), Vec::new());
         let mut sink = |second: Second| disturbances.push(second.disturbance);
         let mut sampler = Sampler::new(&endpoint, None, true, 0, &stop, &mut sink);
-        while !stockade_net::proc::is_stopped(process.id()) {
+        while !stockade_model::proc::is_stopped(process.id()) {
             thread::yield_now();
         }
         let tally = Tally::default();

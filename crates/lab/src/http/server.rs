@@ -19,7 +19,7 @@ use super::{
     child::{pause, quoted_log},
     fetch::connect,
 };
-use crate::host::instant;
+use stockade_record::clock::instant;
 
 /// The limit from its start until it accepts connections.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
@@ -214,5 +214,5 @@ fn wait(child: &mut Child, time: Duration) -> io::Result<Option<ExitStatus>> {
 pub(super) fn is_reachable(url: &str) -> bool {
     // A port in the range of clients may connect to itself.
     let is_other = |tcp: TcpStream| tcp.local_addr().ok() != tcp.peer_addr().ok();
-    connect(url, CONNECT_TIMEOUT).is_ok_and(is_other)
+    connect(url, CONNECT_TIMEOUT).is_some_and(is_other)
 }

@@ -33,7 +33,7 @@ impl ServerMachine for ThisMachine {
             Role::Origin => self.start_origin(order, folder),
             Role::Proxy => self.start_proxy(order, folder),
             Role::Load => {
-                Err(ServerError { message: "a load is no server".to_owned(), is_usage: true }.into())
+                Err(ServerError { message: "a load is not a server".to_owned(), is_usage: true }.into())
             }
         };
         child.map(|child| Box::new(child) as Box<dyn StartedServer>).map_err(|error| match error {

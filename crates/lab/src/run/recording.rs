@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 
 use stockade_model::units::milliseconds;
-use stockade_record::record::{self, Interval, OriginStage, Run};
+use stockade_record::{
+    metrics::Fold,
+    record::{self, Interval, OriginStage, Run},
+    storage::{Recorder, StorageError},
+};
 
 use crate::{
     engine::CancellationToken,
-    metrics::Fold,
     spec::Cell,
-    storage::{Recorder, StorageError},
     target::{CacheCounters, Measurement, Second},
 };
 
@@ -71,7 +73,7 @@ impl<'a> IntervalSink<'a> {
 }
 
 /// A measurement in the form of the record.
-pub(crate) fn run_record(
+pub(super) fn run_record(
     (test, arm): (&str, &str),
     repeat: u32,
     stages: Vec<OriginStage>,
@@ -106,5 +108,75 @@ pub(crate) fn run_record(
         errors: measured.errors,
         stages,
         http: measured.http,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use stockade_record::{
+        judge::{Case, judge},
+        metrics::Results,
+        record::{Audit, Calls, ClockKind, LoadFigures, OpenFigures, Verdict},
+    };
+
+    use std::time::Duration;
+
+    use stockade_model::outcome::Outcomes;
+
+    use super::*;
+    use crate::spec::Experiment;
+
+    fn measured(audit: Audit) -> Measurement {
+        let open = OpenFigures {
+            strategy: "stampede".to_owned(),
+            schedule: String::new(),
+            duration_ms: 10_000.0,
+            documents: None,
+            distinct_keys: None,
+            finished_ms: 10_000.0,
+            calls: Calls::default(),
+            waiters: 0,
+            response: None,
+            retries: 0,
+            dropped: 0,
+            in_flight_max: 1,
+            source_concurrent_max: None,
+            audit: Some(audit),
+        };
+        Measurement {
+            load: LoadFigures::Open(open),
+            whole_ms_sum: None,
+            outcomes: Outcomes { miss: 10, ..Outcomes::default() },
+            bytes_in: 0,
+            service_sum: Duration::ZERO,
+            counters: CacheCounters::default(),
+            bytes_max: None,
+            errors: BTreeMap::new(),
+            http: None,
+        }
+    }
+
+    #[test]
+    fn open_loads_are_audited_without_a_claim() {
+        let text = "title = \"t\"\n[target]\nkind = \"engine\"\n[origin]\nsource = \"simulated:9\"\n[[test]]\nname = \"b\"\n\
+                    load.burst = 7\n[[test]]\nname = \"o\"\nload = { rate = \"10/s\", duration = \"10s\" }\n";
+        let experiment = Experiment::parse("test.toml", text).unwrap();
+        let verdict = |too_old, after_invalidation| {
+            let audit = Audit { too_old, after_invalidation, age_max_ms: None };
+            let mut results = Results::watching(experiment.windows());
+            let run = run_record(("o", "cache"), 1, Vec::new(), measured(audit));
+            results.add(&run, results.fold(None));
+            let cells = experiment.cells.iter().map(|cell| (cell.test.clone(), cell.arm.clone())).collect();
+            let names = experiment.names();
+            let case =
+                Case { names, cells: &cells, repeats: 1, looks: &[], noise: None, clock: ClockKind::Virtual };
+            let judged = judge(&experiment.claims, case, &results).hypotheses;
+            assert_eq!((judged.len(), judged[0].text.as_str()), (1, "nothing was served beyond its limit"));
+            judged[0].verdict
+        };
+        assert_eq!(
+            [verdict(0, 0), verdict(1, 0), verdict(0, 1)],
+            [Verdict::Supported, Verdict::Refuted, Verdict::Refuted]
+        );
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use stockade_record::record::Look;
 
-use crate::statistics::FAMILY_ERROR_RATE;
+use stockade_record::statistics::FAMILY_ERROR_RATE;
 
 /// The bounds of a run that goes on until its comparisons are decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +118,7 @@ mod tests {
     use rand::{SeedableRng, rngs::SmallRng};
     use rand_distr::{Distribution, Normal};
 
-    use crate::statistics::{AssumedSpread, Effects, Quantity, Region, RepeatEffect};
+    use stockade_record::statistics::{AssumedSpread, Effects, Quantity, Region, RepeatEffect};
 
     const MINUTE: Duration = Duration::from_mins(1);
 

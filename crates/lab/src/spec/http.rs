@@ -191,19 +191,9 @@ pub(super) fn read_url(
             "write listen = \"127.0.0.1:9000\" into [origin], the address to which the target forwards";
         return Err(missing("address of the origin", remedy));
     }
-    if let Some(table) =
-        reset.as_ref().filter(|table| url.starts_with("https:") && table.get_ref().purge.is_some())
-    {
-        let message = "a purge is sent without TLS, and the target's URL is https: write a reset.command";
-        return Err(TomlError::new(message, Some(table.span())));
-    }
     let reset = reset.as_ref().map(read_reset).transpose()?;
     let text = |command: &Option<Spanned<String>>| command.as_ref().map(|command| command.get_ref().clone());
     let (pid, before, command) = (pid.as_ref().map(|pid| *pid.get_ref()), text(before), text(command));
-    if let Some(probe) = tables.preflight.probes.first().filter(|_| url.starts_with("https:")) {
-        let message = "probes are sent without TLS, and the target's URL is https: leave the probes out";
-        return Err(TomlError::new(message, Some(probe.span())));
-    }
     if let Some(accounting) = tables.sample.accounting.as_ref().filter(|_| pid.is_none() && command.is_none())
     {
         let message =
@@ -376,7 +366,7 @@ fn app_settings(table: &mut Table<'_>, span: Range<usize>) -> Result<Map<String,
 #[schemars(inline, deny_unknown_fields)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub(super) struct RecipeOriginTable {
-    /// Over HTTP: the origin's recipe, as a file beside the experiment or written here.
+    /// Over HTTP: the origin's recipe, as a file next to the experiment or written here.
     recipe: RecipeForms,
     /// Over HTTP: address of the origin, where a foreign cache expects it. Default: a free port.
     listen: Option<String>,

@@ -330,7 +330,7 @@ impl PaceKeys<'_> {
                 return Err(TomlError::new(message, Some(duration.span())));
             }
             (Some(rate), None, None) => {
-                let message = "for how long? Write a `duration`, such as \"60s\", beside the rate";
+                let message = "for how long? Write a `duration`, such as \"60s\", next to the rate";
                 return Err(TomlError::new(message, Some(rate.span())));
             }
             (None, None, _) => {

@@ -1,7 +1,8 @@
 //! `--scale`: multiplies the dimensions that an experiment lists.
 
+use stockade_record::{judge::Claim, metrics::FigureWindow};
+
 use super::{Experiment, Scaled};
-use crate::{judge::Claim, metrics::FigureWindow};
 
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ScaleError {

@@ -43,7 +43,7 @@ pub fn schema(proxy: &Value) -> Value {
     properties.insert("test".to_owned(), layers("Tests: one `[[test]]` each. Every test runs with every arm.", {
         let requires = json!({
             "type": "string",
-            "description": "File beside the experiment. If it does not exist, the test and its claims are left out.",
+            "description": "File next to the experiment. If it does not exist, the test and its claims are left out.",
         });
         names.iter().map(reference).chain([("requires".to_owned(), requires)])
     }));
@@ -112,7 +112,7 @@ fn layers(description: &str, keys: impl Iterator<Item = (String, Value)>) -> Val
 fn reference_figures() -> Value {
     json!({
         "type": "object",
-        "description": "Published figures, shown beside the measured ones: \"TEST/ARM.metric\" = \"9ms\".",
+        "description": "Published figures, shown next to the measured ones: \"TEST/ARM.metric\" = \"9ms\".",
         "properties": { "source": { "type": "string", "description": "Where the figures come from." } },
         "additionalProperties": { "type": ["string", "number"] },
     })
@@ -127,7 +127,7 @@ fn resolved<T: JsonSchema>() -> Value {
     schema
 }
 
-/// Replaces references by the definitions of `file`. The description beside a reference takes precedence.
+/// Replaces references by the definitions of `file`. The description next to a reference takes precedence.
 fn with_references_resolved(schema: &Value, file: &Value) -> Value {
     match schema {
         Value::Object(object) => {

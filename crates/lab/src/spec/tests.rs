@@ -185,7 +185,7 @@ fn misspelt_key_suggests_the_nearest() {
 
 #[test]
 fn invalid_value_names_valid_ones() {
-    let docs = "is no choice of documents: write `scaled`, or `fixed:K` with K of 1 or more";
+    let docs = "is not a choice of documents: write `scaled`, or `fixed:K` with K of 1 or more";
     assert_refused(&[
         (
             with("[cache]\nstrategy = \"stampeed\""),
@@ -246,7 +246,7 @@ fn invalid_value_names_valid_ones() {
         ),
         (
             with("[cache]\nlimit = \"all\""),
-            "`all` is no limit: write a table such as { entries = 36_000 }, or \"none\"",
+            "`all` is not a valid limit: write a table such as { entries = 36_000 }, or \"none\"",
             "\"all\"",
             "",
         ),
@@ -296,13 +296,13 @@ fn errors_point_into_expressions() {
         ),
         (
             with("[[hypothesis]]\ntext = \"h\"\nmin_effect = \"5\"\nexpect = [\"failed == 0\"]"),
-            "`5` is no share in percent: write \"5%\"",
+            "`5` is not a share in percent: write \"5%\"",
             "\"5\"",
             "",
         ),
         (
             with("[[hypothesis]]\ntext = \"h\"\nmin_effect = \"-1%\"\nexpect = [\"failed == 0\"]"),
-            "`-1%` is no share in percent: write \"5%\"",
+            "`-1%` is not a share in percent: write \"5%\"",
             "\"-1%\"",
             "",
         ),
@@ -423,7 +423,7 @@ fn invalid_open_loads_are_refused() {
         ),
         (
             OPEN.replace("duration = \"60s\"\n", ""),
-            "for how long? Write a `duration`, such as \"60s\", beside the rate",
+            "for how long? Write a `duration`, such as \"60s\", next to the rate",
             "\"10/s\"",
             "",
         ),

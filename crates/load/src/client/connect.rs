@@ -141,7 +141,7 @@ impl TransportConnector {
         }
         let Some(allowed) = &self.allowed else { return Ok(addresses) };
         let is_allowed = |address: &SocketAddr| {
-            // A rule may name any address beside a name that is allowed: then the address has to be.
+            // A rule may give any address to a name that is allowed: then the address has to be allowed.
             let host = if is_of_name { to.host.clone() } else { address.ip().to_string() };
             allowed.has(&Endpoint { host, ..to.clone() }, address)
         };
@@ -178,7 +178,7 @@ impl TransportConnector {
             .map_err(|error| RequestFailure::new(FailureClass::Tls, format!("{}: {error}", endpoint.host)))?;
         let stream = TlsConnector::from(Arc::clone(&self.tls)).connect(name, socket).await;
         let stream = stream.map_err(|error| match error.raw_os_error() {
-            // The connection broke: this is no failure of TLS.
+            // The connection broke: this is not a failure of TLS.
             Some(_) => connection_failure(&error),
             None => RequestFailure::new(FailureClass::Tls, error.to_string()),
         })?;
@@ -204,7 +204,7 @@ impl fmt::Debug for TransportConnector {
 async fn connect_tcp(address: SocketAddr) -> Result<TcpStream, RequestFailure> {
     let tcp =
         TcpStream::connect(address).await.map_err(|error| connect_failure(&error, &address.to_string()))?;
-    // Each request is one write; what follows it must not wait for its acknowledgement (Nagle).
+    // Each request is one write; the next write must not wait for its acknowledgement (Nagle).
     let _ = tcp.set_nodelay(true);
     Ok(tcp)
 }

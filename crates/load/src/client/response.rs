@@ -90,7 +90,7 @@ pub(crate) fn is_gzip(encoding: &[u8]) -> bool {
     encoding.eq_ignore_ascii_case(b"gzip") || encoding.eq_ignore_ascii_case(b"x-gzip")
 }
 
-/// Counts, decodes and hashes a body, and stores none of it.
+/// Counts, decodes and hashes a body, and stores nothing of it.
 pub(crate) struct BodyReader {
     wire_bytes: u64,
     decoder: BodyDecoder,
@@ -138,7 +138,7 @@ impl BodyReader {
     pub(crate) fn finish(self) -> Result<BodySizes, RequestFailure> {
         let sink = match self.decoder {
             BodyDecoder::Identity(sink) => sink,
-            // An empty body is no gzip, but a response without a body may be labelled so.
+            // An empty body is not gzip, but a response without a body may be labelled so.
             BodyDecoder::Gzip(gzip) if self.wire_bytes == 0 => {
                 let BodySink { digest, .. } = gzip.get_ref();
                 BodySink { bytes: 0, digest: digest.as_ref().map(|(_, expected)| (Sha256::new(), *expected)) }

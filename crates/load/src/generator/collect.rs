@@ -2,8 +2,8 @@
 
 use std::{io, time::SystemTime};
 
+use stockade_model::proc::{CpuTicks, own_resident_bytes};
 use stockade_model::time::Time;
-use stockade_net::proc::{CpuTicks, own_resident_bytes};
 
 use super::{
     LoadTest, Observer,

@@ -10,7 +10,7 @@ pub trait Control: fmt::Debug + Send + Sync {
     /// until its start.
     fn time_until_start(&self, segment: usize) -> Pin<Box<dyn Future<Output = Duration> + Send + '_>>;
 
-    /// A thread that has followed so many moves is about to take the request at this place of its schedule, warm-up included. `Some`: a
+    /// A thread that has followed `followed` moves is about to take the request at `place` of its schedule, warm-up included. `Some`: a
     /// move that begins at this place or before it, which the thread follows first. `None`: it takes the request.
     fn next_move(&self, followed: usize, place: u64) -> Option<ShareMove>;
 

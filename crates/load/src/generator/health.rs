@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use stockade_model::units::{format_count, format_duration};
-use stockade_record::histogram::Histogram;
+use stockade_record::{histogram::Histogram, record::HttpFigures};
 
 use super::limits::InFlightLimit;
 use crate::{
@@ -38,7 +38,7 @@ const LATENESS_ALLOWED_MAX: Duration = Duration::from_millis(100);
 /// With fewer requests lateness is not judged: they have no p99.
 const LATENESS_COUNT_MIN: u64 = 100;
 
-/// The allowed p99 of lateness beside a response p99.
+/// The allowed p99 of lateness for a response p99.
 #[must_use]
 pub fn lateness_allowed(response_p99: Option<Duration>) -> Duration {
     let share = response_p99.unwrap_or_default().mul_f64(LATENESS_SHARE);
@@ -130,7 +130,7 @@ impl HealthMonitor {
         let response = summary.measured.times.response.quantile(0.99);
         let allowed = lateness_allowed(response);
         let of = response.map(|p99| format!(", of a response p99 of {}", format_duration(p99)));
-        let remedy = match self.steal.filter(|steal| *steal > GeneratorHealth::STEAL_MAX) {
+        let remedy = match self.steal.filter(|steal| *steal > HttpFigures::STEAL_MAX) {
             Some(steal) => {
                 format!(
                     "other machines had {:.0} % of this host's processor time (steal): use a dedicated one",

@@ -2,8 +2,8 @@
 
 use std::fs;
 
+use stockade_model::proc::raise_open_files;
 use stockade_model::units::format_count;
-use stockade_net::proc::raise_open_files;
 
 use super::LoadTest;
 
@@ -21,7 +21,7 @@ pub struct ProcessLimits {
 pub(super) struct InFlightLimit {
     /// The most at once.
     pub(super) most: usize,
-    /// So many suffice, however slow the server is: the highest rate, times the timeout.
+    /// This number suffices, however slow the server is: the highest rate, times the timeout.
     pub(super) enough: usize,
     /// True if the limit is that of this process, and no choice.
     pub(super) is_of_process: bool,

@@ -111,7 +111,7 @@ impl GeneratorEnd {
     }
 }
 
-/// Merges the seconds of several senders, each of which sends its seconds in order.
+/// Merges the seconds of several senders; each sends its seconds in order.
 #[derive(Debug)]
 pub struct SecondMerger {
     /// By sender: the next second that it will send; `None`: it has ended.

@@ -94,7 +94,7 @@ impl TryFrom<Option<Part>> for Share {
         let is_ascending = part.remainders.is_sorted_by(|a, b| a < b);
         match part.remainders.last() {
             Some(last) if is_ascending && *last < part.of => Ok(Self(Some(Arc::new(part)))),
-            _ => Err("this is no share of a load"),
+            _ => Err("this is not a share of a load"),
         }
     }
 }

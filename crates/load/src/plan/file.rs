@@ -353,7 +353,7 @@ impl PhaseTable {
     fn check(&self, at: &Range<usize>) -> Result<(), PlanFault> {
         let kind_of = |name: &str| PHASE_KINDS.iter().find(|(known, ..)| *known == name);
         let mut kinds = self.keys().filter_map(|(name, at)| Some((kind_of(name)?, at)));
-        let Some((&(kind, is, beside), _)) = kinds.next() else {
+        let Some((&(kind, is, others), _)) = kinds.next() else {
             let help = PHASE_KINDS.map(|(name, ..)| format!("`{name}`")).join(", ");
             return Err(PlanFault {
                 help: Some(format!("a phase has one of {help}")),
@@ -364,12 +364,12 @@ impl PhaseTable {
             let message = format!("this phase is {is}: write {other} as another phase");
             return Err(PlanFault::new(message, Some(at)));
         }
-        match self.keys().find(|(name, _)| *name != kind && !beside.contains(name)) {
+        match self.keys().find(|(name, _)| *name != kind && !others.contains(name)) {
             None => Ok(()),
             Some((name, at)) => {
                 let goes_with: Vec<_> = PHASE_KINDS
                     .iter()
-                    .filter(|(.., beside)| beside.contains(&name))
+                    .filter(|(.., others)| others.contains(&name))
                     .map(|(kind, ..)| format!("`{kind}`"))
                     .collect();
                 let message = format!(

@@ -2,8 +2,9 @@
 
 use stockade_model::units::milliseconds;
 
-use super::{ReportOptions, go_format, vegeta::VegetaMetrics};
+use super::{ReportOptions, vegeta::VegetaMetrics};
 use crate::summary::Summary;
+use stockade_record::report::go_format;
 
 /// Vegeta's quantiles.
 const QUANTILES: [f64; 94] = [

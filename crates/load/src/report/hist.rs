@@ -1,7 +1,8 @@
 //! The text of `vegeta report -type='hist[...]'`, byte for byte: requests per bucket of response times.
 
-use super::{ReportOptions, go_format, vegeta::VegetaMetrics};
+use super::{ReportOptions, vegeta::VegetaMetrics};
 use crate::summary::Summary;
+use stockade_record::report::go_format;
 
 /// The `#`s of a bucket that has all requests.
 const BAR_LENGTH: f64 = 75.0;

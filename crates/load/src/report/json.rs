@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use super::{
-    Buckets, ReportOptions, figures::StockadeFigures, go_format, timestamp::TimestampFormatter,
-    vegeta::VegetaMetrics,
+    Buckets, ReportOptions, figures::StockadeFigures, timestamp::TimestampFormatter, vegeta::VegetaMetrics,
 };
 use crate::summary::Summary;
+use stockade_record::report::go_format;
 
 /// Times in nanoseconds.
 #[derive(Serialize)]

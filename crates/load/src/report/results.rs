@@ -6,10 +6,10 @@ use std::{fmt::Display, io::Write};
 
 use super::{
     encoder::{RunHeader, SampleEncoder},
-    go_format,
     timestamp::TimestampFormatter,
 };
 use crate::{sample::Sample, tally::status_text};
+use stockade_record::report::go_format;
 
 /// The values that both encodings share.
 struct ResultRow<'a> {

@@ -1,7 +1,7 @@
 //! The output of `siege -j` of version 4.0.7, byte for byte; later versions break the line after the brace. Times are in
 //! seconds.
 
-use super::{ReportOptions, siege::SiegeReport};
+use super::{ReportOptions, siege};
 use crate::summary::Summary;
 
 /// The text before each figure.
@@ -25,7 +25,7 @@ const KEYS: [&str; 12] = [
 pub fn render(summary: &Summary, _: &ReportOptions) -> String {
     let lines: Vec<String> = KEYS
         .iter()
-        .zip(SiegeReport::of(summary).figures())
+        .zip(siege::report(summary).figures())
         .map(|(key, figure)| format!("\t{key}{figure}"))
         .collect();
     format!("{{{}\n}}\n", lines.join(",\n"))

@@ -18,7 +18,7 @@ use fixture::{head, large, nothing, only_failures, samples, small};
 
 fn fold(name: &str, summary: &Summary) -> String {
     let Some(ReportFormat { render: Render::Fold(render), .. }) = find_format(name) else {
-        panic!("{name} is no fold")
+        panic!("{name} is not a fold")
     };
     render(summary, &ReportOptions::default())
 }

@@ -13,7 +13,7 @@ use stockade_model::{
 };
 use stockade_record::{
     histogram::Histogram,
-    record::{AgentReport, Expectation},
+    record::{AgentReport, Expectation, HttpFigures},
 };
 
 use super::{REPORT_OUTCOMES, ReportOptions, figures::rates};
@@ -90,7 +90,7 @@ fn write(summary: &Summary, to: &mut String) -> fmt::Result {
     }
     let GeneratorHealth { cpu_mean, cpu_max, steal, invalid_reasons, .. } = &summary.generator;
     line(to, "generator", format_args!("{cpu_mean:.2} cores on average, {cpu_max:.2} at most"))?;
-    if let Some(steal) = steal.filter(|steal| *steal > GeneratorHealth::STEAL_MAX) {
+    if let Some(steal) = steal.filter(|steal| *steal > HttpFigures::STEAL_MAX) {
         line(
             to,
             "",
@@ -146,7 +146,7 @@ fn line(to: &mut String, label: &str, what: impl Display) -> fmt::Result {
     to.write_str(&hanging(&format!("{label:<10}  "), &what.to_string()))
 }
 
-/// A head, and a text beside it in as many lines as it needs.
+/// A head, and a text next to it in as many lines as it needs.
 fn hanging(head: &str, text: &str) -> String {
     let (indent, columns) = (" ".repeat(head.len()), COLUMNS - head.len());
     let lines = iter::once(head).chain(iter::repeat(&*indent)).zip(wrapped(text, columns));

@@ -47,7 +47,7 @@ fn invalid_rate_has_a_remedy() {
         ("425", "`425` has no period: write `425/s` or `425/m`"),
         ("4.25", "`4.25` has no period: write `4.25/s` or `4.25/m`"),
         ("425/5", "`5` has no unit: write `5ms` or `5s`"),
-        ("425/second", "`second` is no unit of time: use ns, us, ms, s, m, h or d"),
+        ("425/second", "`second` is not a unit of time: use ns, us, ms, s, m, h or d"),
         ("fast", &format!("`fast` {malformed}")),
         ("-1/s", &format!("`-1/s` {malformed}")),
         ("0.5/s", &format!("`0.5/s` {malformed}")),

@@ -14,7 +14,7 @@ impl Bounds {
     /// An invalid run makes a bound invalid only where the reason can change its figure: a busy generator changes times and rates, not
     /// counts. A late one makes response times longer: they lie between the service times and what was measured, and a bound that holds
     /// for both, or for neither, is decided. Where requests waited for the limit of those in flight, the server had less load than was asked
-    /// for, so nothing is supported; what does not hold without these waits is refuted. A machine without ports or files, and an interrupt, can change every figure.
+    /// for, so nothing is supported; a claim that does not hold without these waits is refuted. A machine without ports or files, and an interrupt, can change every figure.
     #[must_use]
     pub fn expectations(&self, run: &Summary, was_interrupted: bool) -> Vec<Expectation> {
         self.as_slice().iter().map(|bound| bound.expectation(run, was_interrupted)).collect()

@@ -102,7 +102,7 @@ fn invalid_bound_has_a_remedy() {
         ("p99 < 5ms &&", &format!("`` {malformed}")),
         ("&& p99 < 5ms", &format!("`` {malformed}")),
         ("p99 < 50", "`50` has no unit: write `50ms` or `50s`"),
-        ("p99 < fast", "`fast` is no duration: write a number and a unit, such as `250ms` or `1.5s`"),
+        ("p99 < fast", "`fast` is not a duration: write a number and a unit, such as `250ms` or `1.5s`"),
         ("p99 = 50ms", "`=` is not a comparison: use <, <=, >, >=, == or !="),
         ("rate === 5", "`===` is not a comparison: use <, <=, >, >=, == or !="),
         ("sucess > 0.9", "`sucess` is not a metric: did you mean `success`?"),
@@ -294,7 +294,7 @@ fn request_without_response_counts_as_slowest() {
     ] {
         assert_eq!(judged(bounds, &ten), verdict.replace("1d:", "86400s:"), "{bounds}");
     }
-    // Fast refusals are no capacity.
+    // Fast refusals are not capacity.
     assert_eq!(judged("p50 < 1s", &run(10, 10)), "p50 < 1s: too many requests had no response");
     let nothing = run(0, 0);
     for bound in ["p99 < 1s", "max < 1s", "mean < 1s", "success >= 0", "achieved >= 0", "throughput >= 0"] {

@@ -186,7 +186,7 @@ fn parse_target(line: &str, bodies: &mut BodyFiles<'_>) -> Result<RequestTemplat
     let Some((method, rest)) = method else {
         let word = rest.split_whitespace().next().unwrap_or_default();
         return Err(format!(
-            "`{}` after a URL is none of POST, PUT, PATCH, DELETE and OPTIONS: write one of them, a comment on a line of its own, and a space in a URL as `%20`",
+            "`{}` after a URL is not POST, PUT, PATCH, DELETE or OPTIONS: write one of them, a comment on a line of its own, and a space in a URL as `%20`",
             shown(word)
         ));
     };

@@ -65,7 +65,7 @@ pub fn read(name: &str, text: &str, folder: &Path) -> Result<Vec<RequestTemplate
     non_empty(name, templates, "one such as `GET http://localhost:8080/`")
 }
 
-/// A target of which some lines have been read.
+/// A target; some of its lines have been read.
 struct PartialTemplate {
     template: RequestTemplate,
     line: u64,

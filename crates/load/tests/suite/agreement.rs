@@ -1,4 +1,4 @@
-//! A closed loop against a server that records its own times, beside wrk, which corrects its times.
+//! A closed loop against a server that records its own times, compared with wrk, which corrects its times.
 //!
 //! wrk takes the mean time of a request as the interval in which a connection would have sent. For each response that took
 //! longer it adds times of requests that were never sent, each shorter by that interval (`stats_correct` in its
@@ -19,7 +19,7 @@ use super::stub::{SampleLog, closed, load, ok, read_head, server};
 
 /// The longest responses by far, also on a slow machine.
 const STALL: Duration = Duration::from_millis(400);
-/// One response in so many stalls.
+/// One response in this number stalls.
 const STALL_EVERY: usize = 200;
 /// A time that no stalled response has, and hardly another one.
 const BETWEEN: Duration = Duration::from_millis(100);

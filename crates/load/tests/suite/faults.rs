@@ -27,7 +27,7 @@ fn read_to_end(mut connection: TcpStream) {
     while connection.read(&mut [0; 4_096]).is_ok_and(|read| read > 0) {}
 }
 
-/// Sends ten requests, all of which fail with `class`.
+/// Sends ten requests; all fail with `class`.
 fn assert_all_fail(address: SocketAddr, class: FailureClass, plan: Plan, options: ClientOptions) -> Summary {
     let load = LoadTest { options, ..load(&format!("http://{address}/"), plan) };
     let summary = run(&load);

@@ -53,7 +53,7 @@ pub enum CsvError {
     #[error("there is no column `key` or `url`: write for example `csv:time=0,key=1,size=2`")]
     NoKey,
     /// A part is not `COLUMN=POSITION`.
-    #[error("`{0}` is no column: write for example `key=1` or `key=id`")]
+    #[error("`{0}` is not a column: write for example `key=1` or `key=id`")]
     Malformed(String),
     /// A position is too large.
     #[error("`{0}` is not a position below 1,000")]
@@ -62,7 +62,7 @@ pub enum CsvError {
     #[error("the column `{0}` is there twice")]
     Twice(String),
     /// There is no such column.
-    #[error("`{name}` is no column: {remedy}")]
+    #[error("`{name}` is not a column: {remedy}")]
     Unknown {
         /// The name.
         name: String,
@@ -185,13 +185,13 @@ impl LineParser for CsvLines {
 }
 
 impl CsvLines {
-    /// Reads the first line of a file; false: it is no header. Of several files only the first may have one.
+    /// Reads the first line of a file; false: it is not a header. Of several files only the first may have one.
     fn read_header(&mut self, line: &[u8]) -> Result<bool, Problem> {
         let delimiter = delimiter(line);
         let header = split_columns(line).ok_or("a quotation mark is not closed")?;
         match self.columns.positions(&header) {
             Ok(positions) => {
-                // Without names a header is a line whose numbers are none.
+                // Without names, a line is a header if its numeric columns hold other text.
                 let is_header = self.columns.has_names()
                     || read_row(line, delimiter, &positions, &mut self.times).is_err();
                 self.layout = Some((delimiter, positions));

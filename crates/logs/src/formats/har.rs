@@ -55,7 +55,7 @@ pub(crate) fn read(input: &mut InputReader<'_>, visit: &mut VisitEntry<'_>) -> R
         } else if error.is_io() {
             return HarError::Read(ReadError { line, message: error.to_string() });
         } else {
-            format!("the document is no HTTP Archive from here on: {error}").into()
+            format!("the document is not an HTTP Archive from here on: {error}").into()
         };
         HarError::Document { line, problem }
     })

@@ -33,7 +33,7 @@ impl LineParser for TwitterLines {
         else {
             return Err(FORM.into());
         };
-        let operation = value::operation(operation).ok_or("the operation is none of Twitter's")?;
+        let operation = value::operation(operation).ok_or("the operation is not one of Twitter's")?;
         let at_ns = value::decimal_ns(time, SECOND_NS).ok_or("the timestamp is not a number of seconds")?;
         let ttl = number(ttl.trim_ascii_end()).ok_or("the TTL is not a number of seconds")?;
         visit(LoggedRequest {
@@ -108,7 +108,7 @@ impl LineParser for MetaLines {
                 self.positions = header_positions(line);
                 return Ok(Parsed::Comment);
             }
-            return Err("the operation is none of Meta's".into());
+            return Err("the operation is not one of Meta's".into());
         };
         let text = |column: usize| columns[column].map(<[u8]>::trim_ascii).filter(|text| !text.is_empty());
         let count = text(OP_COUNT).map_or(Some(1), number).and_then(|count| u32::try_from(count).ok());

@@ -45,7 +45,7 @@ pub(super) enum Field {
     ContentType,
 }
 
-/// The delimiter that occurs most often in a line; a comma if there is none.
+/// The delimiter that occurs most often in a line; a comma if the line has no delimiter.
 pub(super) fn delimiter(line: &[u8]) -> u8 {
     let count = |delimiter: &u8| memchr_iter(*delimiter, line).count();
     let most = DELIMITERS.iter().max_by_key(|delimiter| (count(delimiter), std::cmp::Reverse(**delimiter)));

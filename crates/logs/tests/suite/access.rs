@@ -176,12 +176,14 @@ fn damaged_archive_is_one_bad_entry() {
     let whole = format!(r#"{{"log":{{"entries":[{}"#, [entry; 20].join(","));
     let (requests, summary) = try_read(&whole, Some("har")).unwrap();
     assert_eq!((requests.len(), summary.bad_lines), (20, 1));
-    assert!(summary.first_bad[0].message.starts_with("the document is no HTTP Archive from here on: EOF"));
+    assert!(
+        summary.first_bad[0].message.starts_with("the document is not an HTTP Archive from here on: EOF")
+    );
     for (text, message) in [
-        ("{}", "the document is no HTTP Archive from here on: `log` is missing at line 1 column 2"),
+        ("{}", "the document is not an HTTP Archive from here on: `log` is missing at line 1 column 2"),
         (
             "[]",
-            "the document is no HTTP Archive from here on: invalid type: sequence, expected an object with `log` at line 1 column 1",
+            "the document is not an HTTP Archive from here on: invalid type: sequence, expected an object with `log` at line 1 column 1",
         ),
         (
             r#"{"log":{"entries":[{"startedDateTime":"soon","request":{"method":"GET","url":"/"}}]}}"#,

@@ -38,7 +38,7 @@ fn twitter_lines_are_read() {
     for (line, message) in [
         ("7,k,1,9,12,get", form),
         ("7", form),
-        ("7,k,1,9,12,fetch,0", "the operation is none of Twitter's"),
+        ("7,k,1,9,12,fetch,0", "the operation is not one of Twitter's"),
         ("x,k,1,9,12,get,0", "the timestamp is not a number of seconds"),
         ("7,k,1,-9,12,get,0", "the size is not a number of bytes"),
         ("7,k,1,9,12,get,x", "the TTL is not a number of seconds"),
@@ -61,7 +61,7 @@ fn meta_columns_are_those_of_the_header() {
     for (line, message) in [
         ("1,GET,9,0,10", "`op_count` is not a number from 1 to 1,000,000"),
         ("1,GET,9,1000001,10", "`op_count` is not a number from 1 to 1,000,000"),
-        ("1,FETCH,9,1,10", "the operation is none of Meta's"),
+        ("1,FETCH,9,1,10", "the operation is not one of Meta's"),
         ("1", "the line has no key and operation: Meta's traces have `key,op,size,op_count`"),
         ("1,GET,-9,1,10", "the size is not a number of bytes"),
     ] {
@@ -98,7 +98,7 @@ fn block_traces_are_read() {
 fn table_columns_are_named_by_position_or_header() {
     for (format, table, requests) in [
         ("csv:time=0,key=1,size=2", "1.5,a,9\n2,b,-\n", &["@1.500000000 read a 9B", "@2 read b"][..]),
-        // A header, since its numbers are none.
+        // A header, since its numeric columns hold other text.
         ("csv:time=0,key=1,size=2", "when,what,bytes\n1,a,9\n", &["@1 read a 9B"]),
         ("csv:key=id,operation=op,ttl=ttl", "ttl;op;id\n60;set;a\n0;GET;b\n", &["write a ttl=60s", "read b"]),
         ("csv:key=1,time_ms=0", "1500\ta,b\n", &["@1.500000000 read a,b"]),
@@ -134,12 +134,12 @@ fn wrong_columns_are_refused() {
     for (format, message) in [
         ("csv", "there is no column `key` or `url`: write for example `csv:time=0,key=1,size=2`"),
         ("csv:time=0", "there is no column `key` or `url`: write for example `csv:time=0,key=1,size=2`"),
-        ("csv:key", "`key` is no column: write for example `key=1` or `key=id`"),
-        ("csv:key=", "`key=` is no column: write for example `key=1` or `key=id`"),
+        ("csv:key", "`key` is not a column: write for example `key=1` or `key=id`"),
+        ("csv:key=", "`key=` is not a column: write for example `key=1` or `key=id`"),
         ("csv:key=1000", "`1000` is not a position below 1,000"),
         ("csv:key=0,key=1", "the column `key` is there twice"),
         ("csv:key=0,time=1,time_ms=2", "the column `time_ms` is there twice"),
-        ("csv:kye=0", "`kye` is no column: did you mean `key`?"),
+        ("csv:kye=0", "`kye` is not a column: did you mean `key`?"),
     ] {
         assert_eq!(format.parse::<stockade_logs::Format>().unwrap_err().to_string(), message, "{format}");
     }

@@ -1,4 +1,4 @@
-//! Formats that nobody named.
+//! Formats that the caller did not name.
 
 use stockade_logs::{FORMATS, Format, LogReader};
 
@@ -59,9 +59,9 @@ fn other_bytes_are_refused() {
     let names = FORMATS.map(|format| format.name).join(", ");
     for (text, reason) in [
         (&b"\x7fELF\0\0"[..], "it is binary"),
-        (b"the quick brown fox\n", "its first lines are in none of the known formats"),
+        (b"the quick brown fox\n", "its first lines are not in a known format"),
         (b"\n\n", "its first lines are blank"),
-        (b"\x01\x02\n", "its first lines are in none of the known formats"),
+        (b"\x01\x02\n", "its first lines are not in a known format"),
     ] {
         let message = format!(
             "log: its format cannot be told, since {reason}: name it, as one of {names}. For a log of nginx with a format of its own, PATTERN is \
@@ -84,6 +84,6 @@ fn every_name_is_a_format() {
     }
     assert_eq!(
         "oracle".parse::<Format>().unwrap_err().to_string().split(':').next(),
-        Some("`oracle` is no format")
+        Some("`oracle` is not a format")
     );
 }

@@ -5,7 +5,7 @@ use super::{problem, read, try_read};
 
 const COMMON: &str = "192.0.2.7 - - [31/Jan/2026:08:00:01 +0000] \"GET / HTTP/1.1\" 200 17\n";
 
-/// The requests of a log whose format nobody named, and the lines without a request.
+/// The requests of a log whose format is not named, and the lines without a request.
 #[track_caller]
 fn unaided(log: &str, format: &str) -> (Vec<String>, u64) {
     let (requests, summary) = try_read(log, None).unwrap_or_else(|error| panic!("{error}"));

@@ -71,12 +71,12 @@ impl Live {
 
     /// The same clock on the tokio runtime of the caller.
     #[cfg(feature = "precise")]
-    pub(super) fn beside(&self) -> Self {
+    pub(super) fn on_current_runtime(&self) -> Self {
         Self { tokio: Some(Handle::current()), ..self.clone() }
     }
 }
 
-/// As signed nanoseconds, of which 64 bits are 292 years.
+/// As signed nanoseconds: 64 bits are 292 years.
 #[inline]
 fn nanos(nanos: u64) -> i64 {
     nanos.cast_signed()

@@ -77,8 +77,8 @@ impl Precise {
     ///
     /// # Panics
     /// Outside a tokio runtime.
-    pub fn beside(&self) -> io::Result<Self> {
-        Self::of(self.live.beside())
+    pub fn on_current_runtime(&self) -> io::Result<Self> {
+        Self::of(self.live.on_current_runtime())
     }
 
     fn of(live: Live) -> io::Result<Self> {

@@ -25,7 +25,7 @@ async fn sleep_ends_within_half_a_millisecond() {
         late.push(time.now() - deadline);
     }
     late.sort();
-    // Tokio's sleeps end up to 1 ms late. These end about 50 us late, and later beside other tests on two cores.
+    // Tokio's sleeps end up to 1 ms late. These end about 50 us late, and later while other tests run on two cores.
     assert!(late[50] < MS / 2, "{:?}", late[50]);
 }
 

@@ -41,7 +41,7 @@ pub(super) const RECIPE_HELP: &str =
 const LINE_BREAKS: [char; 2] = ['\n', '\r'];
 
 /// Parses a text that consists of one value. If it is an object, its strings may contain line breaks, which are removed:
-/// `OriginSimulator` removes all line breaks of such a recipe.
+/// `OriginSimulator` removes all line breaks of a recipe.
 pub(super) fn parse_json(text: &str) -> Result<Value<'_>, RecipeProblem> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(RecipeProblem::new("the text has more than 64 MiB", "send fewer recipes at once", 0..0));

@@ -190,7 +190,7 @@ impl UrlSample {
         builder.finish()
     }
 
-    /// The parameters without which the keys are fewer, and each key still has responses of one size; `None`: there are none.
+    /// The parameters without which the keys are fewer, and each key still has responses of one size; `None`: no parameters have that effect.
     pub fn parameters(&self) -> Option<Parameters> {
         if !self.has_queries {
             return None;
@@ -272,7 +272,7 @@ impl UrlSample {
         Some(Evidence { keys, keys_left, share, sized, same })
     }
 
-    /// The keys that several hosts have, with responses of other sizes; `None`: there are none.
+    /// The keys that several hosts have, with responses of other sizes; `None`: hosts share no keys.
     pub fn shared_keys(&self) -> Option<SharedKeys> {
         let mut hosts: BTreeSet<u32> = BTreeSet::new();
         let mut sizes: Vec<BTreeMap<u32, u32>> = vec![BTreeMap::new(); self.urls.len()];

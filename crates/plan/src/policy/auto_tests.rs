@@ -1,4 +1,4 @@
-//! `auto` beside its candidates, on generated traces.
+//! `auto` compared with its candidates, on generated traces.
 
 use rand::RngExt;
 use rand_distr::{Distribution, Exp, LogNormal, Zipf};

@@ -54,8 +54,6 @@ impl EvictionPolicy for Belady {
         self.expect(access);
     }
 
-    fn on_update(&mut self, _access: &Access) {}
-
     fn on_remove(&mut self, key: Key) {
         self.next[key as usize] = 0;
         self.len -= 1;

@@ -28,8 +28,6 @@ impl EvictionPolicy for Clock {
         self.queue.push(&mut self.links, access.key, access.weight);
     }
 
-    fn on_update(&mut self, _access: &Access) {}
-
     fn on_remove(&mut self, key: Key) {
         self.queue.remove(&mut self.links, key);
     }

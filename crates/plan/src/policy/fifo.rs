@@ -16,8 +16,6 @@ impl EvictionPolicy for Fifo {
         Self { links: Links::new(setup.keys), queue: Queue::new(1) }
     }
 
-    fn on_hit(&mut self, _access: &Access) {}
-
     fn evict(&mut self, _access: &Access) -> Option<Key> {
         self.queue.pop(&mut self.links)
     }
@@ -25,8 +23,6 @@ impl EvictionPolicy for Fifo {
     fn on_insert(&mut self, access: &Access) {
         self.queue.push(&mut self.links, access.key, access.weight);
     }
-
-    fn on_update(&mut self, _access: &Access) {}
 
     fn on_remove(&mut self, key: Key) {
         self.queue.remove(&mut self.links, key);

@@ -30,8 +30,6 @@ impl EvictionPolicy for Lfu {
         self.lowest.insert(access.key, 1);
     }
 
-    fn on_update(&mut self, _access: &Access) {}
-
     fn on_remove(&mut self, key: Key) {
         self.lowest.remove(key);
     }

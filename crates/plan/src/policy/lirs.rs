@@ -14,7 +14,7 @@ use crate::trace::{Access, Key};
 /// The paper's share of HIR entries.
 const HIR_SHARE: f64 = 0.01;
 
-/// The status of a key; it is in the stack or not beside that.
+/// The status of a key. A key of any status may be in the stack.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Status {
     Absent,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use stockade_cache::{
-    Limit,
-    policy::{EntryTimes, Evictor, Policy},
+    Limit, Policy,
+    simulation::{EntryTimes, Evictor},
 };
 use stockade_model::{seed::Seed, time::Time};
 

@@ -33,7 +33,7 @@ fn names_are_unique_and_every_shipped_policy_is_registered() {
     for shipped in &SHIPPED {
         assert_eq!(Policy::named(shipped.name).map(|policy| policy.shipped), Ok(Some(shipped)));
     }
-    let error = Policy::named("s4-fifo").expect_err("there is none").to_string();
+    let error = Policy::named("s4-fifo").expect_err("no policy has this name").to_string();
     assert_eq!(error, "unknown policy `s4-fifo`: did you mean `s3-fifo`?");
 }
 

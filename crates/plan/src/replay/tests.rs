@@ -251,7 +251,7 @@ fn response_that_is_not_shared_leaves_a_marker_in_the_room() {
 #[test]
 fn entry_needs_its_reserved_bytes_until_it_is_stored() {
     use Exchange::Planned;
-    // Two of 10 fit into 25, and not the second with 8 more beside the first.
+    // Two of 10 fit into 25, and not the second with 8 more together with the first.
     let trace = exchanges(&[(0, 0, Planned), (1, 1, Planned), (2, 0, Planned)]);
     for (reserved_bytes, hits) in [(5, 1), (8, 0)] {
         let in_bytes = CacheSetup { capacity: Capacity::Bytes(25), ..setup(1_000, 0, 0) };

@@ -9,7 +9,7 @@ use crate::Capacity;
 
 /// Changes in the first line, at most.
 const CHANGES_MAX: usize = 4;
-/// Changes below this, in points, are none.
+/// Changes below this, in points, do not count.
 const POINTS_MIN: f64 = 0.1;
 /// With fewer requests in the sample since the start the figures are marked as uncertain.
 const REQUESTS_FEW: u64 = 10_000;

@@ -6,7 +6,7 @@ use super::text::COLUMNS;
 
 /// Between two columns.
 const GAP: &str = "  ";
-/// The first column has as much room beside the others, if it needs it.
+/// The columns that the first column has at least, if it needs them.
 const FIRST_MIN: usize = 20;
 
 /// The first column is left-aligned, the others are right-aligned.

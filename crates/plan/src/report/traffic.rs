@@ -149,7 +149,7 @@ mod tests {
     use super::*;
     use crate::{PlanOptions, TtlOption, read::KeyRules, report::FORMATS, testing};
 
-    /// Each second a person asks for one of ten pages, and a crawler for a page that nobody else asks for.
+    /// Each second a person asks for one of ten pages, and a crawler for a page without other requests.
     fn half_by_bots() -> Plan {
         let mut log = String::new();
         for n in 0..1_000 {

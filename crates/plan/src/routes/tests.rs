@@ -11,8 +11,8 @@ use crate::{
 
 const HOUR_NS: u64 = 3_600 * SECOND_NS;
 
-/// Ten hours of a server. Each second one of 200 files, which never change, and a search that nobody repeats; each five seconds one
-/// of ten tables, all of which change each minute.
+/// Ten hours of a server. Each second one of 200 files, which never change, and a search that is not repeated; each five seconds one
+/// of ten tables, which all change each minute.
 fn site() -> String {
     let mut log = String::new();
     for n in 0..36_000_u32 {

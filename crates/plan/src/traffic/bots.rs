@@ -11,7 +11,7 @@ const LIST: &str = include_str!("bots.txt");
 /// Ends of words that name a bot which is not in the list.
 const ENDS: [&[u8]; 4] = [b"bot", b"crawler", b"spider", b"scraper"];
 
-/// Words with such an end that are something else: a maker of phones.
+/// Words that end like a bot's name and are something else: a maker of phones.
 const NOT_BOTS: [&[u8]; 1] = [b"cubot"];
 
 /// The names by their first letter, longest first.

@@ -116,7 +116,7 @@ impl Purge {
 fn path(text: String) -> Result<String, String> {
     match text.parse::<PathAndQuery>() {
         Ok(read) if read.as_str() == text => Ok(text),
-        _ => Err(format!("`{}` is no path: write /PATH, percent-encoded", shown(&text))),
+        _ => Err(format!("`{}` is not a path: write /PATH, percent-encoded", shown(&text))),
     }
 }
 
@@ -154,7 +154,7 @@ fn pairs(query: &str) -> Result<Vec<(String, String)>, String> {
 
 /// Parses an absolute http or https URL whose host a request may have.
 pub(super) fn url(text: &str) -> Result<Uri, String> {
-    let wrong = || format!("`{}` is no URL: write http://HOST/PATH", shown(text));
+    let wrong = || format!("`{}` is not a URL: write http://HOST/PATH", shown(text));
     let uri: Uri = text.parse().map_err(|_| wrong())?;
     let is_http = matches!(uri.scheme_str(), Some("http" | "https"));
     let has_host = uri.authority().is_some_and(|authority| is_host(authority.as_str().as_bytes()));
@@ -190,13 +190,13 @@ mod tests {
             ("tag=", "a tag has 1 to 1,024 bytes"),
             ("soft%07=1", "there is no `soft\\u{7}`: did you mean `soft`?"),
             ("tags=a", "there is no `tags`: did you mean `tag`?"),
-            ("url=/news", "`/news` is no URL: write http://HOST/PATH"),
-            ("url=ftp://h/", "`ftp://h/` is no URL: write http://HOST/PATH"),
-            ("url=http://a:b@h/", "`http://a:b@h/` is no URL: write http://HOST/PATH"),
-            ("url=http://a*b/", "`http://a*b/` is no URL: write http://HOST/PATH"),
-            ("prefix=%0a", "`\\n` is no URL: write http://HOST/PATH"),
-            ("prefix=/a%20b", "`/a b` is no path: write /PATH, percent-encoded"),
-            ("prefix=/a%23b", "`/a#b` is no path: write /PATH, percent-encoded"),
+            ("url=/news", "`/news` is not a URL: write http://HOST/PATH"),
+            ("url=ftp://h/", "`ftp://h/` is not a URL: write http://HOST/PATH"),
+            ("url=http://a:b@h/", "`http://a:b@h/` is not a URL: write http://HOST/PATH"),
+            ("url=http://a*b/", "`http://a*b/` is not a URL: write http://HOST/PATH"),
+            ("prefix=%0a", "`\\n` is not a URL: write http://HOST/PATH"),
+            ("prefix=/a%20b", "`/a b` is not a path: write /PATH, percent-encoded"),
+            ("prefix=/a%23b", "`/a#b` is not a path: write /PATH, percent-encoded"),
             ("tag=%ff", "a value is not UTF-8: encode it with %"),
             ("tag=a&soft=maybe", "write `soft`, `soft=true` or `soft=false`"),
         ] {

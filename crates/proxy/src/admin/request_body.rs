@@ -5,28 +5,29 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use stockade_http::server::{ServerLimits, WhenFull};
 use stockade_model::time::{Live, Runtime, before};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AdminLimits {
-    pub(super) connections: usize,
-    /// Timeout for a request head, which bounds idle time as well.
-    pub(super) head: Duration,
+    pub(super) server: ServerLimits,
     /// Timeout for a request body.
     pub(super) body: Duration,
     pub(super) body_bytes: usize,
-    /// Maximum age of a connection.
-    pub(super) connection: Duration,
 }
 
 impl Default for AdminLimits {
     fn default() -> Self {
         Self {
-            connections: 64,
-            head: Duration::from_secs(10),
+            server: ServerLimits {
+                connections_max: 64,
+                connection_time_max: Duration::from_mins(15),
+                head_time_max: Duration::from_secs(10),
+                is_keep_alive: true,
+                when_full: WhenFull::CloseOldest,
+            },
             body: Duration::from_secs(10),
             body_bytes: 1 << 20,
-            connection: Duration::from_mins(15),
         }
     }
 }

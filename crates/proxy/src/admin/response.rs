@@ -13,6 +13,7 @@ use http::{
 };
 use http_body::{Body, Frame, SizeHint};
 use serde_json::{Value, json};
+use stockade_http::server;
 use tokio::sync::mpsc;
 
 pub(super) type AdminResponse = Response<AdminBody>;
@@ -21,6 +22,12 @@ pub(super) type AdminResponse = Response<AdminBody>;
 pub(super) enum AdminBody {
     Whole(Option<Bytes>),
     Lines(mpsc::Receiver<Bytes>),
+}
+
+impl From<Bytes> for AdminBody {
+    fn from(bytes: Bytes) -> Self {
+        Self::Whole(Some(bytes))
+    }
 }
 
 impl Body for AdminBody {
@@ -58,19 +65,17 @@ pub(super) fn json(status: StatusCode, value: &Value) -> AdminResponse {
 }
 
 pub(super) fn text(status: StatusCode, text: impl Into<Bytes>) -> AdminResponse {
-    of_type(status, "text/plain; charset=utf-8", text)
+    safe(server::text(status, text))
 }
 
 pub(super) fn of_type(status: StatusCode, kind: &'static str, text: impl Into<Bytes>) -> AdminResponse {
-    let mut response = safe(status, AdminBody::Whole(Some(text.into())));
+    let mut response = self::text(status, text);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response
 }
 
 /// A response that is not cached, framed, read by other sites or sniffed for another type.
-pub(super) fn safe(status: StatusCode, page: AdminBody) -> AdminResponse {
-    let mut response = Response::new(page);
-    *response.status_mut() = status;
+pub(super) fn safe(mut response: AdminResponse) -> AdminResponse {
     let headers = response.headers_mut();
     for (name, value) in [
         (CACHE_CONTROL, "no-store"),

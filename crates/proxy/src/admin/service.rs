@@ -4,17 +4,20 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{
-    HeaderValue, Method, Request, StatusCode,
-    header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE},
+    HeaderValue, Method, Request, Response, StatusCode,
+    header::{AUTHORIZATION, CONTENT_TYPE, WWW_AUTHENTICATE},
 };
 use hyper::body::Incoming;
 use serde::Serialize;
 use serde_json::json;
+use stockade_http::{
+    guard::{self, GuardFault},
+    server::refused_method,
+};
 use stockade_model::{
     nearest::remedy,
     time::{Live, Runtime},
 };
-use stockade_net::guard::{self, GuardFault};
 use tokio::sync::{Semaphore, mpsc};
 
 use super::{
@@ -52,7 +55,7 @@ pub(super) struct AdminService<C> {
     control: Arc<C>,
     token: Arc<Token>,
     hosts: Arc<[String]>,
-    pub(super) limits: AdminLimits,
+    limits: AdminLimits,
     /// One permit: one list is warmed at a time.
     warming: Arc<Semaphore>,
 }
@@ -105,12 +108,8 @@ impl<C: Control> AdminService<C> {
             let remedy = remedy(path, PAGES.iter().map(|(known, _)| *known));
             return text(StatusCode::NOT_FOUND, format!("there is no such page: {remedy}\n"));
         };
-        if method != allowed && !(allowed == Method::GET && method == Method::HEAD) {
-            let mut response = text(StatusCode::METHOD_NOT_ALLOWED, format!("use {allowed}\n"));
-            if let Ok(allowed) = HeaderValue::from_str(allowed.as_str()) {
-                response.headers_mut().insert(ALLOW, allowed);
-            }
-            return response;
+        if let Some(refused) = refused_method(method, allowed) {
+            return safe(refused);
         }
         let query = head.uri.query().unwrap_or_default();
         match path {
@@ -177,7 +176,7 @@ impl<C: Control> AdminService<C> {
             let _ = sender.try_send(Bytes::from(format!("{purged}\n")));
         }
         time.spawn(warm::run(Arc::clone(&self.control), urls, time.clone(), sender, permit));
-        let mut response = safe(StatusCode::OK, AdminBody::Lines(lines));
+        let mut response = safe(Response::new(AdminBody::Lines(lines)));
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
         response
     }

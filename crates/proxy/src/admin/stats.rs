@@ -33,7 +33,7 @@ snapshot! {
         /// Contents of the store.
         #[serde(flatten)]
         store: StoreStats,
-        /// The ghosts beside the cache; absent without `--shadow`.
+        /// The ghosts of the cache; absent without `--shadow`.
         shadow: Option<ShadowStats>,
         /// By route, in the order in which they are tried.
         routes: Vec<RouteStats>,

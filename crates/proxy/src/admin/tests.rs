@@ -13,6 +13,7 @@ use std::{
 
 use serde_json::json;
 use stockade_cache::Invalidation;
+use stockade_http::server::ServerLimits;
 use stockade_model::outcome::Outcomes;
 use tokio::sync::Notify;
 
@@ -133,6 +134,13 @@ fn start_with(limits: AdminLimits) -> Running {
     let admin =
         AdminServer::start_with(&settings(), Arc::clone(&control), limits).expect("the listener starts");
     Running { admin, control }
+}
+
+/// Few connections, and one time for heads and bodies.
+fn limits(connections_max: u32, time_max: Duration) -> AdminLimits {
+    let limits = AdminLimits::default();
+    let server = ServerLimits { connections_max, head_time_max: time_max, ..limits.server };
+    AdminLimits { server, body: time_max, ..limits }
 }
 
 /// A response: its status, its raw head and its body.
@@ -399,8 +407,7 @@ fn reload_reports_its_changes() {
 #[test]
 fn slow_large_and_malformed_requests_are_cut_off() {
     let short = Duration::from_millis(50);
-    let running =
-        start_with(AdminLimits { connections: 2, head: short, body: short, ..AdminLimits::default() });
+    let running = start_with(limits(2, short));
     // Each of these reads until the server has closed the connection.
     assert_eq!(running.raw(b"GET /stats HT").body, "");
     assert_eq!(running.raw(b"").body, "");
@@ -419,8 +426,7 @@ fn slow_large_and_malformed_requests_are_cut_off() {
 fn clients_that_send_nothing_or_half_a_body_do_not_keep_others_out() {
     // No timeout frees a connection here.
     let never = Duration::from_hours(1);
-    let running =
-        start_with(AdminLimits { connections: 4, head: never, body: never, ..AdminLimits::default() });
+    let running = start_with(limits(4, never));
     for sent in
         ["", "GET /stats HT", "POST /warm HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nhttp"]
     {

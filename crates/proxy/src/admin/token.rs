@@ -9,7 +9,7 @@ use std::{
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use stockade_net::guard::is_token;
+use stockade_http::guard::is_token;
 
 /// Minimum length in bytes, against guessing.
 const LENGTH_MIN: usize = 16;
@@ -169,7 +169,7 @@ mod tests {
         let error = token.read_again().err().map(|error| error.to_string()).unwrap_or_default();
         assert!(error.contains("holds no token") && !error.contains("short"), "{error}");
         assert!(token.admits(Some(b"Bearer another-token-of-ours")));
-        for text in ["", "two words are no token", "é-is-not-in-the-ascii-set", &"x".repeat(1_025)] {
+        for text in ["", "two words are not a token", "é-is-not-in-the-ascii-set", &"x".repeat(1_025)] {
             std::fs::write(&path, text).expect("written");
             assert!(Token::read(Some(&path)).is_err(), "{text}");
         }

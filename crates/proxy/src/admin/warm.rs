@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(urls, ["http://h/a", "https://h/b?c=d"]);
         assert_eq!(
             list("http://h/\nnews"),
-            Err("line 2: `news` is no URL: write http://HOST/PATH".to_owned())
+            Err("line 2: `news` is not a URL: write http://HOST/PATH".to_owned())
         );
         let many = |count| "http://h/\n".repeat(count);
         assert_eq!(list(&many(10_000)).map(|urls| urls.len()), Ok(10_000));

@@ -39,7 +39,7 @@ pub(super) struct ConfigFile {
     /// Caching strategy: the `[cache]` block of an experiment. Default: strategy = "breaker". `limit` applies to all routes
     /// together; default: { bytes = "256MiB" }.
     pub(super) cache: Option<CacheTable<SharedTierUrl>>,
-    /// Ghosts: other sizes, policies and ttls, simulated beside the cache over a sample of the keys. Default: none.
+    /// Ghosts: other sizes, policies and ttls, simulated alongside the cache over a sample of the keys. Default: none.
     pub(super) shadow: Option<ShadowConfig>,
     /// The responses of the cache in a file: a restarted proxy begins with them. Default: none.
     pub(super) snapshot: Option<SnapshotConfig>,

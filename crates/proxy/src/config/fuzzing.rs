@@ -8,7 +8,7 @@ use super::{Config, ConfigError, HostPattern, NamePattern, PathPattern, RouteCon
 ///
 /// - A file that is refused has a message of one line, at a place in the file, that can be shown with the file.
 /// - A comment at its end changes nothing, and a valid file does not differ from itself.
-/// - Every valid file can be shown as JSON, and has a route for every request, or for none of another path.
+/// - Every valid file can be shown as JSON, and has a route for every request, or not for a request of another path.
 pub fn check(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let config = match Config::parse("stockade.toml", text) {

@@ -170,8 +170,8 @@ pub struct NamePattern {
 impl Config {
     /// The route of a request by its `Host` and its path without the query.
     ///
-    /// Exact hosts come before `*.` patterns, of which the longest comes first, and those before routes without a host. Then
-    /// exact paths come before `/*` patterns, of which the longest comes first. If no route of the most specific host
+    /// Exact hosts come before `*.` patterns, the longest first, and those before routes without a host. Then
+    /// exact paths come before `/*` patterns, the longest first. If no route of the most specific host
     /// matches the path, the others are tried.
     #[must_use]
     pub fn route(&self, host: &str, path: &str) -> Option<&RouteConfig> {

@@ -1,4 +1,4 @@
-//! `[shadow]`: the ghosts beside the cache.
+//! `[shadow]`: the ghosts of the cache.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -40,7 +40,7 @@ impl Default for ShadowConfig {
 /// The limit of a ghost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum GhostSize {
-    /// So many times the limit of the cache.
+    /// A multiple of the limit of the cache.
     Times(f64),
     Bytes(usize),
     Entries(usize),
@@ -127,7 +127,7 @@ impl FromStr for GhostSize {
         }
         let bytes = parse_size(text).map_err(|_| {
             format!(
-                "`{text}` is no size: write \"2x\" for twice the limit, \"512MiB\", or a number of entries"
+                "`{text}` is not a size: write \"2x\" for twice the limit, \"512MiB\", or a number of entries"
             )
         })?;
         if bytes == 0 {
@@ -161,7 +161,7 @@ impl FromStr for GhostTtlText {
             return times.map(|times| Self(GhostTtl::Times(times)));
         }
         let ttl = parse_duration(text).map_err(|_| {
-            format!("`{text}` is no ttl: write \"2x\" for twice that of each response, or \"60s\"")
+            format!("`{text}` is not a ttl: write \"2x\" for twice that of each response, or \"60s\"")
         })?;
         if ttl == Duration::ZERO {
             return Err("a ghost with a ttl of 0 has no hits: write a time above 0".to_owned());

@@ -46,12 +46,12 @@ pub struct AdminConfig {
     pub purge_from: Vec<TrustedNetwork>,
 }
 
-/// Beside the file are the purges since it was written, so that nothing purged comes back.
+/// Next to the file are the purges since it was written, so that nothing purged comes back.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(JsonSchema), schemars(inline))]
 pub struct SnapshotConfig {
-    /// The file; it and those beside it are as large as the cache, twice while a new one is written.
+    /// The file; it and those next to it are as large as the cache, twice while a new one is written.
     pub path: PathBuf,
     /// Between two snapshots; one more is written when the proxy stops. Default: "1m".
     #[serde(default = "SnapshotConfig::every")]

@@ -308,14 +308,14 @@ fn invalid_settings_are_shown_with_help() {
         ),
         (
             with("[shadow]\nsizes = [\"2y\"]"),
-            "`2y` is no size: write \"2x\" for twice the limit, \"512MiB\", or a number of entries",
+            "`2y` is not a size: write \"2x\" for twice the limit, \"512MiB\", or a number of entries",
             "\"2y\"",
             "",
         ),
         (with("[shadow]\npolicies = [\"lrv\"]"), "unknown policy `lrv`: did you mean `lrw`?", "\"lrv\"", ""),
         (
             with("[shadow]\nttls = [\"60\"]"),
-            "`60` is no ttl: write \"2x\" for twice that of each response, or \"60s\"",
+            "`60` is not a ttl: write \"2x\" for twice that of each response, or \"60s\"",
             "\"60\"",
             "",
         ),
@@ -394,7 +394,7 @@ fn only_listed_addresses_are_listened_on() {
     for (lines, plain, with_header) in [
         ("", Some(default), None),
         ("listen_proxy_protocol = []", Some(default), None),
-        // No second listener that nobody asked for.
+        // No second listener without a setting.
         ("listen_proxy_protocol = [\"[::]:81\"]", None, Some("[::]:81")),
         ("listen_proxy_protocol = [\"127.0.0.1:8080\"]", None, Some(default)),
         ("listen = []\nlisten_proxy_protocol = [\"[::]:81\"]", None, Some("[::]:81")),

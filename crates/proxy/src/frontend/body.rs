@@ -41,7 +41,7 @@ pub enum ClientBodyError {
 struct BoundedBody {
     incoming: Incoming,
     connection: Arc<ConnectionState>,
-    /// False for HTTP/2, where a connection has other requests beside one that waits.
+    /// False for HTTP/2, where a connection has other requests while one waits.
     is_http1: bool,
     /// Read by [`ClientBody::has_content`].
     first: Option<Bytes>,

@@ -7,7 +7,7 @@ use std::{net::IpAddr, num::NonZeroU64};
 pub struct ClientPrefix {
     /// At most 32.
     pub ipv4_bits: u8,
-    /// At most 56; more count as 56, because a provider assigns such a prefix to one customer.
+    /// At most 56; more count as 56, because a provider assigns a prefix of 56 bits to one customer.
     pub ipv6_bits: u8,
 }
 

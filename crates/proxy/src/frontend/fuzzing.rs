@@ -1,4 +1,4 @@
-//! The framing scanner beside a reader of whole inputs, and beside hyper.
+//! The framing scanner compared with a reader of whole inputs, and with hyper.
 
 #![allow(clippy::missing_panics_doc, reason = "a property that does not hold panics")]
 
@@ -69,7 +69,7 @@ impl Requests {
     }
 }
 
-/// A part of the input: its length and content, or why it does not end.
+/// A part of the input: its length and content, or the reason why it does not end.
 enum Part<T> {
     Complete(usize, T),
     Incomplete,

@@ -22,7 +22,7 @@ pub trait Handler: Clone + Send + Sync + 'static {
     /// Answers `request`.
     ///
     /// Its head has been checked: it has one host (HTTP/1.0 may have none), in the target or in `Host`, and no
-    /// `Content-Length` beside `Transfer-Encoding`. The frontend sets `Connection`, `Transfer-Encoding` and `Date` of
+    /// `Content-Length` together with `Transfer-Encoding`. The frontend sets `Connection`, `Transfer-Encoding` and `Date` of
     /// the response. A response to `HEAD` may have a body; the frontend does not send it.
     fn handle(
         &self,

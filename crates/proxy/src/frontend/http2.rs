@@ -1,4 +1,4 @@
-//! Tasks of HTTP/2 streams, which run beside their connection, each with timeouts of its own.
+//! Tasks of HTTP/2 streams, which run apart from the task of their connection, each with timeouts of its own.
 
 use std::{
     future::{Future, poll_fn},

@@ -3,7 +3,7 @@
 use std::{io, net::SocketAddr, time::Duration};
 
 use rustix::net::sockopt;
-use stockade_net::port::{ReservedPort, shared_socket};
+use stockade_http::port::{ReservedPort, shared_socket};
 use tokio::net::TcpListener;
 
 /// Connections that wait for an accept, a thread; the kernel may allow fewer.

@@ -9,7 +9,7 @@ use proxy_header::{Error as HeaderError, ParseConfig, Protocol, ProxyHeader};
 use rustix::net::RecvFlags;
 use tokio::{io::Interest, net::TcpStream};
 
-/// The longest header of version 2, of which the specification asks for at least 536 in all.
+/// The longest header of version 2. The specification asks for at least 536.
 const HEADER_BYTES_MAX: usize = 4_096;
 /// The longest line of version 1, by the specification.
 const LINE_BYTES_MAX: usize = 107;
@@ -27,7 +27,7 @@ pub(super) struct ProxiedConnection {
 /// health check.
 ///
 /// # Errors
-/// `InvalidData` for bytes that are no header, `UnexpectedEof` for the end of the connection before the end of the header,
+/// `InvalidData` for bytes that are not a header, `UnexpectedEof` for the end of the connection before the end of the header,
 /// and the errors of the connection.
 pub(super) async fn receive(tcp: &TcpStream) -> io::Result<Option<ProxiedConnection>> {
     let mut bytes = vec![0; HEADER_BYTES_MAX];

@@ -22,7 +22,7 @@ pub(super) const BYTES_PER_CONNECTION: usize = 64 << 10;
 const REQUEST_BYTES: usize = 16 << 10;
 /// A head is kept by the connection, in the request's context and in the request to the origin.
 const HEAD_COPIES: usize = 3;
-/// Fields of a decoded head have an entry of this size beside their text.
+/// Fields of a decoded head have an entry of this size in addition to their text.
 const FIELD_BYTES: usize = 96;
 /// The start of a body that is buffered (64 KiB), the part with which it was longer, and the buffer that the next part is read into.
 const BODY_BYTES: usize = 192 << 10;
@@ -83,7 +83,7 @@ impl Drop for RequestCharge {
     }
 }
 
-/// An upper bound of the memory that a request takes until its response begins, beside what its connection takes.
+/// An upper bound of the memory that a request takes until its response begins, without what its connection takes.
 pub(super) fn request_bytes<B: Body>(request: &Request<B>, is_http2: bool) -> usize {
     let head = if is_http2 { REQUEST_BYTES + HEAD_COPIES * head_bytes(request) } else { 0 };
     head + match request.body().size_hint().exact() {

@@ -1,6 +1,6 @@
-//! Reads the framing of HTTP/1 requests beside hyper: pure.
+//! Reads the framing of HTTP/1 requests before hyper does. Pure.
 //!
-//! hyper normalises some heads: of `Content-Length` beside `Transfer-Encoding` it shows one, repeated lengths become
+//! hyper normalises some heads: of `Content-Length` and `Transfer-Encoding` it shows one, repeated lengths become
 //! one, and a bare LF ends a line as CRLF does. A proxy in front of this one may read such bytes differently, and then
 //! disagrees about where a request ends (RFC 9112, 11.2). The scanner reads the same bytes more strictly. hyper alone
 //! decides where requests end: a head that hyper has parsed and the scanner has not accepted is rejected, so a

@@ -1,4 +1,4 @@
-//! The byte stream of a connection, which the scanner reads beside hyper.
+//! The byte stream of a connection, which the scanner reads before hyper does.
 
 use std::{
     cell::RefCell,
@@ -39,7 +39,7 @@ impl ClientStream for TcpStream {
 }
 
 impl ClientStream for TlsStream<TcpStream> {
-    /// The end of TLS without `close_notify` is no end of a body (RFC 8446, 6.1).
+    /// The end of TLS without `close_notify` is not the end of a body (RFC 8446, 6.1).
     fn reset_on_close(&self) {}
 }
 

@@ -106,7 +106,7 @@ impl ConnectionTable {
         ConnectionSlot { table: Arc::clone(self), connection: Arc::clone(connection) }
     }
 
-    /// Requests that a connection close for one of `newcomer`. False: there is none.
+    /// Requests that a connection close for one of `newcomer`. False: no connection may be closed.
     pub(super) fn evict(
         &self,
         thread: usize,
@@ -119,7 +119,7 @@ impl ConnectionTable {
         true
     }
 
-    /// Requests that an idle connection of `client` close for another one of it. False: there is none in a sample.
+    /// Requests that an idle connection of `client` close for another one of it. False: a sample has no idle one.
     pub(super) fn evict_of(&self, thread: usize, client: ClientNetwork) -> bool {
         let (others, from) = self.threads.split_at(thread);
         let idle = |connection: &ConnectionState| {
@@ -130,7 +130,7 @@ impl ConnectionTable {
     }
 
     /// Of this thread before those of others: an idle connection of a client that has more than its share of
-    /// `connections_max`, or one that waits for such a client. Then, unless the newcomer has more than its share: an idle one
+    /// `connections_max`, or one that waits for that client. Then, unless the newcomer has more than its share: an idle one
     /// of any client, or one that waits for a trusted proxy.
     fn victim(
         &self,

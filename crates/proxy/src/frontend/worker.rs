@@ -146,7 +146,7 @@ impl<H: Handler> FrontendWorker<H> {
         }
     }
 
-    /// Accepts a queued connection with a descriptor of the reserve, and serves or refuses it. False: there was none, or another
+    /// Accepts a queued connection with a descriptor of the reserve, and serves or refuses it. False: no connection was queued, or another
     /// thread has taken it.
     fn accept_with_reserve(&self, listener: &ClientListener, is_served: bool) -> bool {
         let ThreadContext { counters, time, .. } = &*self.thread;

@@ -9,7 +9,7 @@ use crate::config::NamePattern;
 /// In place of a value. It has no character that a URL would encode.
 const MASK: &str = "***";
 
-/// A URL or request target in which the values of parameters with these names are replaced. Borrowed if there are none.
+/// A URL or request target in which the values of parameters with these names are replaced. Borrowed if nothing is replaced.
 /// The parameters' names may be percent-encoded, in any case.
 pub(crate) fn mask_query<'a>(url: &'a [u8], names: &[NamePattern]) -> Cow<'a, [u8]> {
     let Some(start) = memchr(b'?', url) else { return url.into() };

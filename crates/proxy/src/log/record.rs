@@ -33,7 +33,7 @@ pub struct AccessRecord<'a> {
     pub route: &'a str,
     /// `None`: this request went to no origin.
     pub origin: Option<OriginResult>,
-    /// Why the origin was not asked or did not respond, or why the proxy refused the request.
+    /// Why the origin was not asked or did not respond, or the reason why the proxy refused the request.
     pub error: Option<&'a str>,
     pub user_agent: Option<&'a [u8]>,
     pub referer: Option<&'a [u8]>,

@@ -118,7 +118,7 @@ pub fn conditional_request(stored: &HeaderMap) -> impl Iterator<Item = (HeaderNa
 ///
 /// Origins that compress on the way out make the tag of the 200 weak (nginx, Django) or append `-gzip` to it (Apache), name more
 /// fields in its `Vary`, and send the 304 without either. The request has named one response only, by its tag. So tags are
-/// compared weakly, which is how the origin has compared them (RFC 9110, 13.1.2), a `Vary` of some of the fields is no other
+/// compared weakly, which is how the origin has compared them (RFC 9110, 13.1.2), a `Vary` of some of the fields is not another
 /// response, and an equal `Last-Modified` outweighs another tag, if it is a strong validator.
 #[must_use]
 pub fn is_about_stored(stored: &HeaderMap, not_modified: &HeaderMap) -> bool {

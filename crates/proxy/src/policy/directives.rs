@@ -100,13 +100,13 @@ impl Scope {
         self.widen(Self::Fields(vec![field]));
     }
 
-    /// A value that is no list of field names means the whole response, and so does one without quotes: origins that send
+    /// A value that is not a list of field names means the whole response, and so does one without quotes: origins that send
     /// `private=1` mean `private` (RFC 9111, 5.2.2.7 asks for quotes).
     fn parse_quoted(value: Option<&[u8]>) -> Self {
         Self::parse(value.filter(|value| value.starts_with(b"\"")))
     }
 
-    /// A value that is no list of field names means the whole response.
+    /// A value that is not a list of field names means the whole response.
     fn parse(value: Option<&[u8]>) -> Self {
         let Some(value) = value else { return Self::Whole };
         let names = elements(field::unquoted(value)).take(FIELDS_MAX + 1).map(HeaderName::from_bytes);
@@ -207,7 +207,7 @@ impl ResponseDirectives {
             return;
         }
         let is = |directive: &str| name.eq_ignore_ascii_case(directive.as_bytes());
-        // `"no-store"` in quotes is no directive, but its origin means one.
+        // `"no-store"` in quotes is not a directive, but its origin means one.
         let forbids = |directive: &str| field::unquoted(name).eq_ignore_ascii_case(directive.as_bytes());
         if is("max-age") {
             shorten(&mut self.max_age, value.lifetime());
@@ -277,7 +277,7 @@ impl DirectiveValue<'_> {
     }
 }
 
-/// `name` or `name=value`. White space beside `=` makes the value unreadable.
+/// `name` or `name=value`. White space next to `=` makes the value unreadable.
 fn split_directive(element: &[u8]) -> (&[u8], Option<&[u8]>) {
     match element.iter().position(|byte| *byte == b'=') {
         None => (element, None),

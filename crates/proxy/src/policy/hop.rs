@@ -186,7 +186,7 @@ pub fn is_loop(headers: &HeaderMap, pseudonym: &str) -> bool {
         })
 }
 
-/// True if `Upgrade` lists `websocket`. Without the upgrade an origin answers such a request with a page, which a cache could
+/// True if `Upgrade` lists `websocket`. Without the upgrade an origin answers the request with a page, which a cache could
 /// store. Other protocols are optional: the request is served in HTTP/1.
 #[must_use]
 pub fn asks_for_websocket(headers: &HeaderMap) -> bool {

@@ -16,8 +16,8 @@ pub fn is_safe(method: &Method) -> bool {
 }
 
 /// True for methods whose requests the route's breaker may refuse: the safe ones, for which the client can have a stale
-/// answer or come back. An unsafe request would be lost, and nobody but the origin can answer it; its failure may also be
-/// its own content's, so it is no evidence. A browser sends OPTIONS before an unsafe request of another site.
+/// answer or come back. An unsafe request would be lost, and only the origin can answer it; its failure may also be
+/// its own content's, so it is not evidence. A browser sends OPTIONS before an unsafe request of another site.
 #[must_use]
 pub fn asks_breaker(method: &Method) -> bool {
     is_safe(method) && *method != Method::OPTIONS

@@ -8,7 +8,7 @@ use std::{borrow::Borrow, fmt, sync::Arc};
 
 use memchr::{memchr, memchr2, memchr2_iter, memrchr};
 use smallvec::SmallVec;
-use stockade_net::location::{self, Location};
+use stockade_http::location::{self, Location};
 
 /// A normalised URL without a fragment. Created with one allocation; a clone is a reference count.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -231,7 +231,7 @@ fn push_segment(text: &mut Buffer, segment: &[u8]) {
     }
 }
 
-/// What origins may take a character of a segment for.
+/// The readings of a character of a segment by origins.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reading {
     /// Itself.
@@ -536,7 +536,7 @@ mod tests {
             prop_assert_eq!(&once, &again);
         }
 
-        /// Two characters of a path with a route of its own, in any spelling, beside decoders of origins.
+        /// Two characters of a path with a route of its own, in any spelling, compared with decoders of origins.
         #[test]
         fn path_with_a_dot_segment_for_an_origin_is_ambiguous(
             path in "(/|\\.|\\.|%2[5fF]|%5c|25|2e|2f|u00|%0[0a]|%c0%a[ef]|%e0%80%ae|%ef%bc%(8e|8f|92|85|bc|bf)|%e2%80%(a4|a5|8d)|%23|%20|\\+|;|\\\\|:|%c3%a9|%ff|%d0|a){0,12}",

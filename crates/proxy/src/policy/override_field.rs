@@ -1,10 +1,10 @@
 //! Request fields that tell an origin another URL, client or method than the request has.
 //!
-//! Proxies set them, frameworks believe them, and the cache key has none of them: a client that sends one could store the response
+//! Proxies set them, frameworks believe them, and the cache key does not contain them: a client that sends one could store the response
 //! of one URL under another ("Practical Web Cache Poisoning", Kettle, 2018), or make the response to a POST invalidate
 //! another URL. Names are recognised by their words, since every product has its own; the tests list the products.
 
-/// What an origin may take from a field in place of what the request has.
+/// The part of the request that an origin may replace by a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Override {
     /// The host, the path, the scheme or another part of the URL; or how the response is made for a proxy.

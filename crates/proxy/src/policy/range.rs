@@ -8,7 +8,7 @@ use http::{
     header::{CONTENT_RANGE, CONTENT_TYPE, DATE, ETAG, IF_RANGE, LAST_MODIFIED, RANGE},
 };
 use smallvec::SmallVec;
-use stockade_net::byte_range;
+use stockade_http::byte_range;
 
 use super::{conditional::strong_match, date, field::trim};
 

@@ -154,7 +154,7 @@ fn push_value(text: &mut Buffer, request: &HeaderMap, name: &HeaderName) {
     }
 }
 
-/// Appends weighted choices (RFC 9110, 12.4.2), sorted; `None` if the field is no such list or has quoted parameters.
+/// Appends weighted choices (RFC 9110, 12.4.2), sorted; `None` if the field is not a list of that form or has quoted parameters.
 fn push_choices(text: &mut Buffer, request: &HeaderMap, name: &HeaderName) -> Option<()> {
     let mut buffer = Buffer::new();
     let mut choices: SmallVec<[Choice; 16]> = SmallVec::new();

@@ -88,7 +88,7 @@ pub struct RequestContext {
 /// Marks a request as abandoned if it is dropped before there is a reply.
 pub struct AbandonGuard<'a>(Option<&'a RequestContext>);
 
-/// Parts of the origin's response for this client alone. Boxed, because most requests have none of it.
+/// Parts of the origin's response for this client alone. Boxed, because most requests do not have them.
 #[derive(Default)]
 struct PrivateParts {
     response: Option<Box<Response<FetchedBody>>>,

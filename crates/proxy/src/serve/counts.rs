@@ -91,7 +91,7 @@ impl RouteMetrics {
         &self.wait
     }
 
-    /// From the origin being context to the head of its answer, or to its failure.
+    /// From the time at which the origin is asked to the head of its answer, or to its failure.
     #[must_use]
     pub fn load(&self) -> &DurationHistogram {
         &self.load

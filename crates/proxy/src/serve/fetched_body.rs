@@ -52,7 +52,7 @@ impl Drop for UnreadMark {
     }
 }
 
-/// A body of which a prefix has already been read.
+/// A body whose prefix has already been read.
 #[derive(Debug)]
 pub struct PrefixedBody {
     /// `None` once it has been returned.
@@ -118,7 +118,7 @@ impl Body for FetchedBody {
     }
 }
 
-/// The size of a body of which `prefix` has already been read.
+/// The size of a body whose `prefix` has already been read.
 #[must_use]
 pub fn prefixed_size_hint<'a>(prefix: impl IntoIterator<Item = &'a Bytes>, rest: &SizeHint) -> SizeHint {
     let prefix_bytes = prefix.into_iter().map(|part| part.len() as u64).sum();

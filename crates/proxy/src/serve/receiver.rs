@@ -41,7 +41,7 @@ pub struct BodyReceiver {
     pub body: FetchedBody,
     pub writer: SpoolWriter,
     pub chunks: BodyChunks,
-    /// The reservation of the response beside its body, in bytes.
+    /// The reservation of the response without its body, in bytes.
     pub overhead_bytes: usize,
     /// `None`: the body is not to be stored.
     pub target: Option<StoreTarget>,

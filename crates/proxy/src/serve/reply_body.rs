@@ -109,7 +109,7 @@ impl ReplyBody {
     }
 
     /// The same body in frames of at most [`CHUNK_BYTES`], for HTTP/2: h2 holds a whole frame for as long as its client
-    /// takes none of it.
+    /// does not read.
     #[must_use]
     pub fn in_pieces(self) -> Self {
         match self {

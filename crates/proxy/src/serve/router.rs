@@ -73,7 +73,7 @@ impl Route {
         let independent = stockade_cache::Strategy {
             fetch: stockade_cache::Fetch::Independent,
             breaker: None,
-            // There is no stale response to serve instead, and nobody waits: the origin's own timeouts bound it.
+            // There is no stale response to serve instead, and no waiters: the origin's own timeouts bound it.
             load: stockade_cache::LoadBounds {
                 soft_timeout: None,
                 deadline: config.strategy.load.deadline.max(origin.until_head()),

@@ -117,7 +117,7 @@ impl StoredBody {
         if bytes.is_empty() { Self::Whole(Arc::new([])) } else { Self::Whole(Arc::new([bytes])) }
     }
 
-    /// All bytes; none of a body that is still arriving.
+    /// All bytes; empty for a body that is still arriving.
     #[must_use]
     pub fn to_bytes(&self) -> Bytes {
         match self {
@@ -301,7 +301,7 @@ pub fn weight(entry_key: &EntryKey, entry: &CacheEntry, body_file: Option<&BodyF
     }
 }
 
-/// Memory of a chunk of a body beside its content.
+/// Memory of a chunk of a body without its content.
 const CHUNK_OVERHEAD_BYTES: usize = size_of::<Bytes>() + 2 * ALLOCATION_BYTES;
 
 /// Memory of a chunk of a body. Large ones have whole pages: from [`SENDFILE_BYTES_MIN`] on in a file, and from 128 KiB on by the

@@ -34,7 +34,7 @@ const BUFFERED_BYTES_MAX: usize = 64 << 10;
 /// The same for a body of unknown length: WSGI applications read it as empty. 1 MiB is the default of nginx's `client_max_body_size`.
 const BUFFERED_BYTES_MAX_OF_UNKNOWN_LENGTH: usize = 1 << 20;
 
-/// A request body, of which the beginning has been read.
+/// A request body whose beginning has been read.
 pub struct Upload<B> {
     /// Read, and not sent yet: the buffered start, and the part with which the body was longer.
     read: VecDeque<Bytes>,
@@ -167,7 +167,7 @@ impl Drop for UploadWaiter<'_> {
 }
 
 impl UploadShare {
-    /// `responses_max`: the requests that the origin takes at once, of which half may be uploads.
+    /// `responses_max`: the requests that the origin takes at once; half of them may be uploads.
     #[must_use]
     pub fn new(
         connections_max: usize,

@@ -9,8 +9,8 @@ use std::{
 };
 
 use rustls::{ClientConfig, pki_types::ServerName};
+use stockade_http::tls::HandshakeFailure;
 use stockade_model::time::{Runtime, Time, before};
-use stockade_net::tls::HandshakeFailure;
 use tokio::net::{TcpStream, lookup_host};
 use tokio_rustls::TlsConnector;
 

@@ -162,7 +162,7 @@ impl RetryableRequest {
         self.head.method.is_idempotent() && self.is_whole()
     }
 
-    /// True if none of its body has been read, or all that was read is kept.
+    /// True if its body has not been read, or all that was read is kept.
     pub(super) fn is_whole(&self) -> bool {
         self.upload.as_ref().is_none_or(|upload| upload.content().kept.is_some())
     }
@@ -200,7 +200,7 @@ impl RetryableRequest {
         Some(UpstreamError::RequestBody { error: Arc::clone(error) })
     }
 
-    /// The deadline for the response head of a request sent at `sent`, of which the origin last took bytes at `written`; and
+    /// The deadline for the response head of a request sent at `sent` whose bytes the origin last took at `written`; and
     /// the error after it.
     pub(super) fn deadline(
         &self,

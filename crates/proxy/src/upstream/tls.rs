@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rustls::ClientConfig;
-use stockade_net::tls::{Trust, TrustError};
+use stockade_http::tls::{Trust, TrustError};
 
 use super::settings::{UpstreamSettings, UpstreamSettingsError};
 

@@ -115,6 +115,11 @@ pub struct HttpFigures {
     pub notes: Vec<String>,
 }
 
+impl HttpFigures {
+    /// Reports mention a [`steal`](Self::steal) above this, since it slows responses down.
+    pub const STEAL_MAX: f64 = 0.01;
+}
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(count: &u64) -> bool {
     *count == 0

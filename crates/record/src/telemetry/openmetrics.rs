@@ -78,7 +78,7 @@ impl Exposition {
     }
 }
 
-/// Attributes of OpenTelemetry may have dots and more, labels have none of them.
+/// Attributes of OpenTelemetry may have dots and other characters that labels must not have.
 fn label_name(attribute: &str) -> String {
     let name = attribute.replace(|c: char| !c.is_ascii_alphanumeric() && c != '_', "_");
     if name.starts_with(|c: char| c.is_ascii_digit()) { format!("_{name}") } else { name }

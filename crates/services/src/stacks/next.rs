@@ -15,7 +15,7 @@ fn start() -> Result<StackServer, ServiceError> {
     let mut server = with_app(STACK.app, &[])?;
     let folder = server.folder().to_owned();
     write_static_files(&folder.join("public/static"))?;
-    // Node looks for packages beside the program.
+    // Node looks for packages next to the program.
     std::os::unix::fs::symlink(app_folder(STACK.app).join("node_modules"), folder.join("node_modules"))?;
     let folder = folder.display().to_string();
     let program = format!("{folder}/server.js");

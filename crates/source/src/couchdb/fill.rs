@@ -2,12 +2,16 @@
 
 use std::collections::{HashMap, HashSet};
 
-use hyper::{Method, StatusCode, body::Bytes};
+use bytes::Bytes;
+use http::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 use stockade_model::source::SourceError;
 
 use super::CouchDbSource;
-use crate::{client::is_same_value, documents::NamedDocument};
+use crate::{
+    client::{error_message, is_same_value},
+    documents::NamedDocument,
+};
 
 /// Limit of one request.
 const DOCUMENTS_PER_BATCH: usize = 500;
@@ -45,7 +49,7 @@ impl CouchDbSource {
         if id.is_empty() || id.starts_with('_') {
             return Err(self
                 .client
-                .failed(format!("`{id}` is no id for CouchDB: begin it with another character")));
+                .failed(format!("`{id}` is not an id for CouchDB: begin it with another character")));
         }
         match serde_json::from_slice::<Map<String, Value>>(&document.body) {
             Ok(mut body) => {
@@ -55,17 +59,17 @@ impl CouchDbSource {
             }
             Err(_) => Err(self
                 .client
-                .failed(format!("document `{id}` is no JSON object: CouchDB holds nothing else"))),
+                .failed(format!("document `{id}` is not a JSON object: CouchDB holds nothing else"))),
         }
     }
 
     async fn create(&self) -> Result<(), SourceError> {
         let response = self.client.send(Method::PUT, &self.path, Bytes::new()).await?;
-        match response.status {
+        match response.status() {
             // Another client created it at the same time.
             StatusCode::PRECONDITION_FAILED => Ok(()),
             status if status.is_success() => Ok(()),
-            _ => Err(self.client.failed(format!("no new database: {}", response.error_message()))),
+            _ => Err(self.client.failed(format!("no new database: {}", error_message(&response)))),
         }
     }
 

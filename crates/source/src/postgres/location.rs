@@ -79,7 +79,7 @@ fn config(remote: &Remote) -> Result<Config, OpenError> {
         remote.invalid(&format!("{reason}: write postgres://USER:PASSWORD@HOST:PORT/DATABASE"))
     })?;
     let (user, password) = match remote.credentials() {
-        None if remote.has_credentials() => return Err(remote.invalid("its user or password is no UTF-8")),
+        None if remote.has_credentials() => return Err(remote.invalid("its user or password is not UTF-8")),
         credentials => credentials.unwrap_or_default(),
     };
     if !user.is_empty() {

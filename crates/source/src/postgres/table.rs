@@ -30,7 +30,7 @@ impl DocumentTable {
     pub(super) fn new(name: &str, key: &str, body: &str) -> Result<Self, String> {
         for (setting, value) in [("table", name), ("key", key), ("body", body)] {
             if value.is_empty() || value.contains('\0') {
-                return Err(format!("`{setting}` is no name"));
+                return Err(format!("`{setting}` is not a name"));
             }
         }
         let name = name.split('.').map(quoted).collect::<Vec<_>>().join(".");

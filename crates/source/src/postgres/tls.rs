@@ -3,8 +3,8 @@
 use std::{path::Path, str::FromStr};
 
 use rustls::ClientConfig;
+use stockade_http::tls::{Trust, TrustError};
 use stockade_model::nearest::remedy;
-use stockade_net::tls::{Trust, TrustError};
 use tokio_postgres::config::SslMode;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -222,7 +222,7 @@ fn invalid_urls_fail_before_connecting() {
             "postgres://ada:plu#gh@host/db",
             "postgres: it has an `@` after a `#`: write a `#` in a password as %23",
         ),
-        ("postgres://ada:%ff@host/db", "postgres: its user or password is no UTF-8"),
+        ("postgres://ada:%ff@host/db", "postgres: its user or password is not UTF-8"),
         (
             "postgres://ada:plugh@host:many/db",
             "postgres: invalid value for option `port`: write postgres://USER:",
@@ -235,8 +235,8 @@ fn invalid_urls_fail_before_connecting() {
             "postgres://host/db?password=plugh",
             "postgres: unknown parameter `password`: use one of: body, key, sslmode",
         ),
-        ("postgres://host/db?table=", "postgres: `table` is no name"),
-        ("postgres://host/db?key=a%00b", "postgres: `key` is no name"),
+        ("postgres://host/db?table=", "postgres: `table` is not a name"),
+        ("postgres://host/db?key=a%00b", "postgres: `key` is not a name"),
         ("postgres://host/db?sslmode=requir", "postgres: unknown `sslmode`: did you mean `require`?"),
         (
             "postgres://host/db?sslmode=verify-ca",

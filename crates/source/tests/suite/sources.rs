@@ -92,7 +92,8 @@ async fn deleted_document_is_not_found_and_dropped_table_is_an_error() {
 async fn invalid_sources_are_reported_with_place_and_remedy() {
     let directory = TempDir::new().unwrap();
     let at = |name: &str| directory.path().join(name);
-    fs::write(at("text.sqlite"), "this is no database, and longer than a header of sixteen bytes").unwrap();
+    fs::write(at("text.sqlite"), "this is not a database, and longer than a header of sixteen bytes")
+        .unwrap();
     rusqlite::Connection::open(at("empty.sqlite")).unwrap().execute_batch("CREATE TABLE t (x)").unwrap();
 
     let missing = message(sqlite(&at("absent.sqlite")).open().await);
@@ -129,7 +130,7 @@ async fn invalid_sources_are_reported_with_place_and_remedy() {
         assert!(message.starts_with(expected), "{message}");
     }
     for count in ["0", "-1", "many", "1000001"] {
-        let expected = format!("`{count}` is no count of documents: write a number from 1 to 1000000");
+        let expected = format!("`{count}` is not a count of documents: write a number from 1 to 1000000");
         assert_eq!(message(format!("simulated:{count}").parse::<SourceUrl>()), expected);
     }
 }

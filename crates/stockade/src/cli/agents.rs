@@ -26,7 +26,7 @@ pub struct OnArgs {
     /// first part of their subjects [default: stockade]
     #[arg(long, value_name = "NATS-URL", help_heading = "Agents")]
     pub on: Option<String>,
-    /// Wait for so many agents [default: those that are there]
+    /// Wait for this number of agents [default: those that are there]
     #[arg(long, value_name = "N", help_heading = "Agents", requires = "on", value_parser = agents)]
     pub agents: Option<usize>,
     /// Only agents with this label; may be repeated

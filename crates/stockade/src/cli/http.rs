@@ -34,7 +34,7 @@ pub struct OriginArgs {
     /// Address of the admin API, `/_admin` [default: that of --listen]
     #[arg(long, value_name = "ADDR", value_parser = address)]
     pub admin: Option<SocketAddr>,
-    /// Name that requests to the admin API may have as their host, beside addresses and localhost; repeatable
+    /// Name that requests to the admin API may have as their host, in addition to addresses and localhost; repeatable
     #[arg(long = "admin-host", value_name = "NAME")]
     pub admin_hosts: Vec<String>,
     /// Number of threads [default: one per core]
@@ -111,7 +111,7 @@ pub struct ProxyArgs {
     /// Keep the cached responses in this file, so that a restarted proxy has them
     #[arg(long, value_name = "FILE")]
     pub snapshot: Option<PathBuf>,
-    /// Simulate other sizes, policies and ttls beside the cache, over a sample of the keys: figures in the admin API, and for
+    /// Simulate other sizes, policies and ttls alongside the cache, over a sample of the keys: figures in the admin API, and for
     /// `plan --live`
     #[arg(long)]
     pub shadow: bool,

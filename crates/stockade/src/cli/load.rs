@@ -171,7 +171,7 @@ pub struct LoadArgs {
     /// Highest rate to try [default: none]
     #[arg(long, value_name = "N/s", help_heading = "Capacity")]
     pub to: Option<Rate>,
-    /// Trials of each rate, of which the majority decides [default: 3]
+    /// Trials of each rate; the majority decides [default: 3]
     #[arg(long, value_name = "N", help_heading = "Capacity", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeats: Option<u32>,
     /// Stop when the rate that holds and the rate that fails are this close, as a share [default: 0.05, which is 5 %]
@@ -192,12 +192,26 @@ pub struct LoadArgs {
     #[arg(long, value_name = "FILE.json|FILE.csv", help_heading = "Reports", value_parser = out)]
     pub out: Option<Out>,
 
+    /// Directory of the record, for `report`, `compare`, `history` and `ui` [default: runs/load/TIME]
+    #[arg(long, value_name = "DIR", help_heading = "Reports")]
+    record: Option<PathBuf>,
+    /// Keep no record
+    #[arg(long, help_heading = "Reports", conflicts_with = "record")]
+    no_record: bool,
+
     #[command(flatten)]
     pub on: OnArgs,
     #[command(flatten)]
     pub ui: LivePageArgs,
     #[command(flatten)]
     pub telemetry: TelemetryArgs,
+}
+
+impl LoadArgs {
+    /// The directory of the record: `None` without a record, `Some(None)` for the default.
+    pub fn record(&self) -> Option<Option<PathBuf>> {
+        (!self.no_record).then(|| self.record.clone())
+    }
 }
 
 /// A file of samples.
@@ -237,8 +251,8 @@ fn arrivals() -> impl TypedValueParser<Value = ArrivalProcess> {
 fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
     let (name, value) =
         text.split_once(':').ok_or("write a name, a colon and a value, such as `X-Team: web`")?;
-    let name =
-        HeaderName::from_str(name.trim()).map_err(|_| format!("`{}` is no name of a header", name.trim()))?;
+    let name = HeaderName::from_str(name.trim())
+        .map_err(|_| format!("`{}` is not a name of a header", name.trim()))?;
     if CONNECTION_HEADERS.contains(&name) {
         return Err(format!("{name} is for the connection to say: --body and --no-keepalive make it"));
     }

@@ -22,9 +22,9 @@ use stockade_plan::{
 };
 
 #[cfg(feature = "http")]
-use crate::client::{HttpUrl, UrlFault};
+use stockade_http::client::{HttpUrl, UrlFault};
 
-/// Beside those that ship: the simplest one, the best known one, and the bound.
+/// In addition to those that ship: the simplest one, the best known one, and the bound.
 const COMPARED: [&str; 3] = ["fifo", "w-tinylfu", "belady"];
 
 /// The arguments of a plan from a log.
@@ -123,7 +123,7 @@ pub struct PlanArgs {
     /// Statuses whose requests count [default: all]
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(100..=599))]
     pub status: Vec<u16>,
-    /// Query parameters that are no part of the key, such as utm_*; `all`: no part of the query is
+    /// Query parameters that are not part of the key, such as utm_*; `all`: no part of the query is
     #[arg(long, value_name = "NAME,...", value_parser = dropped_parameters, default_value = "", hide_default_value = true)]
     pub drop_parameters: DroppedParameters,
     /// Make the host a part of the key, where the log has it
@@ -148,7 +148,7 @@ pub struct PlanArgs {
     /// Write an experiment that confirms the plan with the real proxy: plan.toml, requests.jsonl, recipe.json
     #[arg(long, value_name = "DIR")]
     pub experiment: Option<PathBuf>,
-    /// Run that experiment, which takes some minutes, and print predicted beside measured figures
+    /// Run that experiment, which takes some minutes, and print predicted and measured figures
     #[cfg(feature = "http")]
     #[arg(long, conflicts_with = "no_overhead")]
     pub verify: bool,

@@ -6,8 +6,9 @@ use std::{
 };
 
 use clap::Args;
+use stockade_http::client::HttpUrl;
 
-use crate::{client::HttpUrl, telemetry::parse_url};
+use crate::telemetry::parse_url;
 
 #[derive(Clone, Debug, Args)]
 pub struct TelemetryArgs {

@@ -1,4 +1,4 @@
-//! Values that shells complete, beside a parser with messages of its own.
+//! Values that shells complete, with a parser that has messages of its own.
 
 use std::ffi::OsStr;
 

@@ -6,15 +6,13 @@ use std::{
     sync::Arc,
 };
 
-use stockade_lab::{http::LoadRecord, run::RunObserver};
 use stockade_load::{
+    LoadRecord,
     generator::{LoadProgress, LoadStart, LoadTest, LoadTestError, Observer},
     report::{RunHeader, SampleEncoder, SampleWriter, openmetrics, results},
     sample::Sample,
-    summary::Summary,
     traffic::Traffic,
 };
-use stockade_record::record::{Expectation, Verdict};
 
 use crate::{
     cli::Out,
@@ -36,8 +34,7 @@ pub struct LiveReport {
     outputs: Vec<SampleWriter<Box<dyn Write>>>,
     /// For other systems.
     figures: Option<LiveFigures>,
-    /// For a page.
-    record: Option<LoadRecord>,
+    record: Option<LoadRecord<'static>>,
 }
 
 impl LiveReport {
@@ -76,32 +73,17 @@ impl LiveReport {
         self
     }
 
-    /// Adds each second of the measured part to a record, which goes to this observer at the end.
-    pub fn with_page(mut self, load: &LoadTest, title: &str, observer: Option<Box<dyn RunObserver>>) -> Self {
-        self.record = observer.map(|observer| LoadRecord::start(load, title, observer));
-        self
+    /// Adds each second of the measured part to the record.
+    pub fn with_record(self, record: LoadRecord<'static>) -> Self {
+        Self { record: Some(record), ..self }
     }
 
-    /// Hands the record to its observer.
-    pub fn finish_page(
-        &mut self,
-        summary: &Summary,
-        expectations: &[Expectation],
-        verdict: Verdict,
-        was_cancelled: bool,
-    ) {
-        if let Some(record) = self.record.take() {
-            record.finish(summary, expectations, verdict, was_cancelled);
-        }
-    }
-
-    /// Writes the last samples.
-    pub fn finish(&mut self) -> Result<(), CommandError> {
+    /// Writes the last samples, and gives the record back.
+    pub fn finish(mut self) -> (Option<LoadRecord<'static>>, Result<(), CommandError>) {
+        // The view leaves the terminal.
         self.live = None;
-        for output in self.outputs.drain(..) {
-            output.finish().map_err(LoadTestError::Samples)?;
-        }
-        Ok(())
+        let written = self.outputs.into_iter().try_for_each(|output| output.finish().map(drop));
+        (self.record, written.map_err(|error| LoadTestError::Samples(error).into()))
     }
 }
 

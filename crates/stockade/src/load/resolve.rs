@@ -3,7 +3,6 @@
 use std::{num::NonZeroUsize, path::Path, sync::Arc, time::Duration};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use stockade_lab::host;
 use stockade_load::{
     ClientCertificate, ClientOptions, Retries, Trust,
     generator::{LoadTest, Share},
@@ -19,6 +18,7 @@ use stockade_load::{
     url::{BaseUrl, parse_url},
 };
 use stockade_model::{seed::Seed, units::format_count};
+use stockade_record::clock;
 
 use crate::{cli::LoadArgs, exit::CommandError, input::Input};
 
@@ -118,7 +118,7 @@ fn is_closed_loop(args: &LoadArgs) -> bool {
 
 fn with_plan(args: LoadArgs, traffic: Traffic, plan: Plan) -> LoadTest {
     LoadTest {
-        id: format!("{}-{:04x}", host::now(), Seed::from_entropy().0 & 0xffff),
+        id: format!("{}-{:04x}", clock::now(), Seed::from_entropy().0 & 0xffff),
         threads: args.threads,
         plan,
         traffic: Arc::new(traffic),

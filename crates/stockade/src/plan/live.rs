@@ -7,19 +7,18 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderValue, StatusCode, header::AUTHORIZATION};
-use stockade_load::Trust;
-use stockade_model::{
-    outcome::Outcomes,
-    time::{Live, Runtime, before},
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header::AUTHORIZATION};
+use stockade_http::{
+    client::{HttpClient, HttpUrl, block_within},
+    tls::Trust,
 };
+use stockade_model::outcome::Outcomes;
 use stockade_plan::report::{LIVE_FORMATS, LiveShadow};
 use stockade_proxy::admin::ProxyStats;
-use tokio::runtime::Builder;
 
 use crate::{
     cli::PlanArgs,
-    client::{HttpClient, HttpTarget, HttpUrl},
     exit::{CommandError, Exit},
     run::print,
 };
@@ -53,22 +52,19 @@ pub fn live(url: &HttpUrl, args: &PlanArgs) -> Result<Exit, CommandError> {
 
 fn ask(url: &HttpUrl, authorization: Option<HeaderValue>) -> Result<ProxyStats, String> {
     let has_token = authorization.is_some();
-    let target = HttpTarget {
-        url: HttpUrl { path: "/stats".to_owned(), ..url.clone() },
-        headers: authorization.into_iter().map(|value| (AUTHORIZATION, value)).collect(),
-        trust: Trust::System,
+    let url = HttpUrl { path: "/stats".to_owned(), ..url.clone() };
+    let headers: HeaderMap = authorization.into_iter().map(|value| (AUTHORIZATION, value)).collect();
+    let client = HttpClient::new(url, headers, &Trust::System, STATS_BYTES_MAX);
+    let client = client.map_err(|error| error.to_string())?;
+    let reply = block_within(TIMEOUT, client.send(Method::GET, Bytes::new()));
+    let reply = match reply.map_err(|error| error.to_string())? {
+        Some(reply) => reply.map_err(|error| error.to_string()),
+        None => Err(format!("no answer within {} s", TIMEOUT.as_secs())),
     };
-    let client = HttpClient::new(target, STATS_BYTES_MAX).map_err(|error| error.to_string())?;
-    let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
-    let reply = runtime.block_on(async {
-        let time = Live::new();
-        before(&time, time.now() + TIMEOUT, client.get(&time)).await
-    });
-    let reply = reply.unwrap_or_else(|| Err(format!("no answer within {} s", TIMEOUT.as_secs())));
     let reply =
         reply.map_err(|reason| format!("{reason}: write the URL that `stockade proxy --admin` prints"))?;
-    match reply.status {
-        StatusCode::OK => serde_json::from_slice(&reply.body).map_err(|_| {
+    match reply.status() {
+        StatusCode::OK => serde_json::from_slice(reply.body()).map_err(|_| {
             "this is not the admin API of a proxy: write the URL that `stockade proxy --admin` prints"
                 .to_owned()
         }),

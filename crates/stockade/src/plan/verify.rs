@@ -3,8 +3,7 @@
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use stockade_lab::{
-    metrics::{ArmFigures, Results},
-    run::{self, Options, RunObserver},
+    run::{self, Options},
     spec::Experiment as LabExperiment,
 };
 use stockade_plan::{
@@ -12,7 +11,9 @@ use stockade_plan::{
     verify::{MeasuredArm, Verification},
 };
 use stockade_record::{
+    events::RunObserver,
     histogram::Distribution,
+    metrics::{ArmFigures, Results},
     record::{HttpFigures, Record, Run},
 };
 

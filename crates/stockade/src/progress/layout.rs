@@ -95,7 +95,7 @@ pub fn sparkline(
     paint.row(name, &format!("{bars} {last}/s{after}"), width)
 }
 
-/// The done share, from 0 to 1, in so many columns.
+/// The done share, from 0 to 1, in `columns` columns.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to `columns`")]
 pub fn progress_bar(share: f64, columns: usize) -> String {
     let done = (share.clamp(0.0, 1.0) * columns as f64).round() as usize;
@@ -142,9 +142,9 @@ pub fn outcomes(outcomes: &Outcomes, width: usize, paint: Paint) -> Vec<String> 
     });
     let counts = counts.collect::<Vec<_>>().join("  ");
     let width_of_both = width.saturating_sub(NAME_COLUMNS);
-    let beside = width_of_both.saturating_sub(measure_text_width(&counts) + 2);
-    let is_one_row = beside >= 10;
-    let columns = if is_one_row { beside } else { width_of_both }.min(BAR_COLUMNS_MAX);
+    let rest = width_of_both.saturating_sub(measure_text_width(&counts) + 2);
+    let is_one_row = rest >= 10;
+    let columns = if is_one_row { rest } else { width_of_both }.min(BAR_COLUMNS_MAX);
     let all: Vec<u64> = some.iter().map(|(_, _, count)| *count).collect();
     let bar = some
         .iter()

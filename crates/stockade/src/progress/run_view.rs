@@ -3,16 +3,14 @@
 use std::{collections::VecDeque, fmt::Write as _, time::Duration};
 
 use console::Style;
-use stockade_lab::{
-    run::{Measuring, RunEvent, RunObserver},
-    spec::Experiment,
-};
+use stockade_lab::spec::Experiment;
 use stockade_model::{
     message::printable,
     outcome::Outcomes,
     units::{format_count, format_duration},
 };
 use stockade_record::{
+    events::{Measuring, RunEvent, RunObserver},
     histogram::Histogram,
     record::{Disturbance, Interval, OriginStage, Record, Verdict},
 };

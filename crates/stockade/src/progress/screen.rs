@@ -29,7 +29,7 @@ pub trait View: Send + 'static {
 ///
 /// A thread of its own draws, so that a terminal that does not read cannot stop a measurement.
 pub struct LiveScreen<V> {
-    /// `None`: standard error is no terminal.
+    /// `None`: standard error is not a terminal.
     drawing: Option<Drawing<V>>,
 }
 
@@ -161,7 +161,7 @@ fn drawn(lines: &[String], columns: usize) -> String {
     text
 }
 
-/// A terminal that is gone is no reason to stop.
+/// A terminal that is gone does not stop the command.
 fn write(text: &str) {
     let _ = Term::stderr().write_str(text);
 }

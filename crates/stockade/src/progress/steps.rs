@@ -15,12 +15,12 @@ pub struct Steps {
 }
 
 impl LiveScreen<Steps> {
-    /// So many steps.
+    /// A view of this number of steps.
     pub fn steps(steps: usize) -> Self {
         Self::open(Steps { planned: steps, begun: 0, name: String::new() })
     }
 
-    /// Begins a step of this number, of so many that are known by now.
+    /// Begins step number `step` of the `planned` steps that are known by now.
     pub fn reach(&self, step: usize, planned: usize, name: &str) {
         self.update(|view, _| (view.begun, view.planned, view.name) = (step, planned, name.to_owned()));
     }

@@ -47,7 +47,7 @@ impl TimeLeft {
         self.is_virtual
     }
 
-    /// So many checks or measurements follow.
+    /// `steps` checks or measurements follow.
     pub fn begin(&mut self, steps: usize) {
         let repeats = steps / self.cells.len().max(1);
         self.cells.values_mut().for_each(|cell| cell.left = repeats);

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use stockade_lab::run::{RunEvent, RunObserver};
+use stockade_record::events::{RunEvent, RunObserver};
 use stockade_record::telemetry::{
     family::Labels,
     measurement::{MeasurementSnapshot, RunSnapshot},

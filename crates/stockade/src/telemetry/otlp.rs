@@ -6,7 +6,9 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use http::{Method, Response, header::RETRY_AFTER};
 use serde_json::{Value, json};
+use stockade_http::client::HttpClient;
 use stockade_model::{
     message::shown_to,
     telemetry::MetricUnit,
@@ -18,10 +20,7 @@ use stockade_record::telemetry::{
 };
 
 use super::LiveFigures;
-use crate::{
-    client::{HttpClient, HttpReply},
-    progress::message,
-};
+use crate::progress::message;
 
 const PERIOD: Duration = Duration::from_secs(5);
 /// The longest pause after failures, or that a collector asks for.
@@ -64,9 +63,12 @@ impl Exporter {
         }
         let body = encode(&snapshot, self.started_unix_nanos, unix_nanos_now());
         let deadline = time.now() + EXPORT_TIME_MAX;
-        let reply = before(time, deadline, self.client.post(Bytes::from(body.to_string()), time)).await;
-        let reply = reply.unwrap_or_else(|| Err(format!("no answer within {} s", EXPORT_TIME_MAX.as_secs())));
-        let retry_after = reply.as_ref().ok().and_then(|reply| reply.retry_after);
+        let reply = before(time, deadline, self.client.send(Method::POST, body.to_string().into())).await;
+        let reply = match reply {
+            Some(reply) => reply.map_err(|error| error.to_string()),
+            None => Err(format!("no answer within {} s", EXPORT_TIME_MAX.as_secs())),
+        };
+        let retry_after = reply.as_ref().ok().and_then(retry_after);
         match reply.and_then(|reply| failure(&reply).map_or(Ok(()), Err)) {
             Ok(()) => self.failures = 0,
             Err(reason) => {
@@ -95,10 +97,16 @@ fn pause(failures: u32, retry_after: Option<Duration>) -> Duration {
     backoff.max(retry_after.unwrap_or_default()).min(PAUSE_MAX)
 }
 
+/// What the collector asks for, as a number of seconds; dates are ignored.
+fn retry_after(reply: &Response<Bytes>) -> Option<Duration> {
+    reply.headers().get(RETRY_AFTER)?.to_str().ok()?.parse().ok().map(Duration::from_secs)
+}
+
 /// Why the collector did not take the figures, or not all of them.
-fn failure(reply: &HttpReply) -> Option<String> {
-    if reply.status.is_success() {
-        let answer: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
+fn failure(reply: &Response<Bytes>) -> Option<String> {
+    let status = reply.status();
+    if status.is_success() {
+        let answer: Value = serde_json::from_slice(reply.body()).unwrap_or_default();
         let partial = &answer["partialSuccess"];
         let rejected = match &partial["rejectedDataPoints"] {
             Value::String(count) => count.parse().unwrap_or_default(),
@@ -107,11 +115,11 @@ fn failure(reply: &HttpReply) -> Option<String> {
         let message = shown_to(partial["errorMessage"].as_str().unwrap_or_default(), REASON_CHARS_MAX);
         return (rejected > 0).then(|| format!("it rejected {rejected} data points: {message}"));
     }
-    let body = shown_to(String::from_utf8_lossy(&reply.body).trim(), REASON_CHARS_MAX);
-    Some(match reply.status.as_u16() {
-        300..400 => format!("it answered {}: redirects are not followed, write the last URL", reply.status),
-        _ if body.is_empty() => format!("it answered {}", reply.status),
-        _ => format!("it answered {}: {body}", reply.status),
+    let body = shown_to(String::from_utf8_lossy(reply.body()).trim(), REASON_CHARS_MAX);
+    Some(match status.as_u16() {
+        300..400 => format!("it answered {status}: redirects are not followed, write the last URL"),
+        _ if body.is_empty() => format!("it answered {status}"),
+        _ => format!("it answered {status}: {body}"),
     })
 }
 
@@ -191,8 +199,6 @@ fn attributes(labels: &Labels) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use http::StatusCode;
-
     use super::*;
 
     #[test]
@@ -222,10 +228,8 @@ mod tests {
 
     #[test]
     fn answer_tells_what_was_not_taken() {
-        let reply = |status, body: &'static str| HttpReply {
-            status: StatusCode::from_u16(status).unwrap(),
-            retry_after: None,
-            body: Bytes::from_static(body.as_bytes()),
+        let reply = |status: u16, body: &'static str| {
+            Response::builder().status(status).body(Bytes::from(body)).unwrap()
         };
         let partial = r#"{"partialSuccess":{"rejectedDataPoints":"3","errorMessage":"too\u001b old"}}"#;
         for (reply, expected) in [

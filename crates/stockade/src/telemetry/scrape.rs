@@ -10,18 +10,24 @@ use std::{
 
 use bytes::Bytes;
 use http::{
-    HeaderValue, Request, Response, StatusCode,
+    HeaderValue, Method, Request, Response, StatusCode,
     header::{ACCEPT, CONTENT_TYPE, VARY},
 };
 use http_body_util::Full;
+use stockade_http::server::{self, Connections, ServerLimits, WhenFull};
 use stockade_model::time::{Live, Runtime, Time};
 use stockade_record::telemetry::openmetrics::Exposition;
 use tokio::net::TcpListener;
 
 use super::LiveFigures;
-use crate::listen::{self, Bounds, Connections, refusal, refused_method};
 
-const BOUNDS: Bounds = Bounds { connections_max: 16, connection_time_max: Duration::from_secs(5) };
+const LIMITS: ServerLimits = ServerLimits {
+    connections_max: 16,
+    connection_time_max: Duration::from_secs(5),
+    head_time_max: Duration::from_secs(2),
+    is_keep_alive: false,
+    when_full: WhenFull::Wait,
+};
 /// The figures change once a second.
 const PAGE_AGE_MAX: Duration = Duration::from_secs(1);
 
@@ -43,15 +49,15 @@ pub async fn serve(listener: &TcpListener, figures: &LiveFigures, time: &Live) {
         let response = pages.respond(&request, clock.now());
         async move { response }
     };
-    listen::serve(listener, &Connections::within(BOUNDS), time, respond).await;
+    server::serve(listener, &Connections::within(LIMITS), time, respond).await;
 }
 
 impl Pages {
     fn respond<B>(&self, request: &Request<B>, now: Time) -> Response<Full<Bytes>> {
         if request.uri().path() != "/metrics" {
-            return refusal(StatusCode::NOT_FOUND, "the figures are at /metrics\n");
+            return server::text(StatusCode::NOT_FOUND, "the figures are at /metrics\n");
         }
-        if let Some(refused) = refused_method(request.method()) {
+        if let Some(refused) = server::refused_method(request.method(), &Method::GET) {
             return refused;
         }
         let accepted = request.headers().get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());

@@ -2,11 +2,12 @@
 
 use std::{env, path::PathBuf};
 
-use http::{HeaderName, HeaderValue};
-use stockade_load::Trust;
+use http::{HeaderMap, HeaderName, HeaderValue, header::CONTENT_TYPE};
+use stockade_http::{
+    client::{HttpUrl, UrlFault},
+    tls::Trust,
+};
 use stockade_record::telemetry::family::Labels;
-
-use crate::client::{HttpTarget, HttpUrl, UrlFault};
 
 /// The path of metrics below an endpoint.
 const METRICS_PATH: &str = "/v1/metrics";
@@ -17,7 +18,7 @@ const SERVICE: &str = "OTEL_SERVICE_NAME";
 
 /// A variable that cannot be used. Its value may be a secret, and is not printed.
 #[derive(Debug, thiserror::Error)]
-#[error("{0} has an entry that is no `name=value`: write entries such as `name=value,other=value`")]
+#[error("{0} has an entry that is not `name=value`: write entries such as `name=value,other=value`")]
 pub struct EnvironmentError(&'static str);
 
 /// Reads the URL of `--otlp`. Without a path, or with `/`, it is an endpoint, and `/v1/metrics` is appended.
@@ -30,15 +31,13 @@ pub fn parse_url(text: &str) -> Result<HttpUrl, String> {
     Ok(HttpUrl { path, ..url })
 }
 
-/// The collector, with the headers and the certificate authority of the standard variables.
-pub fn collector(url: HttpUrl) -> Result<HttpTarget, EnvironmentError> {
-    let headers = env::var(HEADERS).unwrap_or_default();
+/// The headers and the certificate authority of the standard variables.
+pub fn collector() -> Result<(HeaderMap, Trust), EnvironmentError> {
+    let theirs = env::var(HEADERS).unwrap_or_default();
+    let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+    headers.extend(parse_headers(&theirs).ok_or(EnvironmentError(HEADERS))?);
     let trust = env::var_os(CERTIFICATE).filter(|path| !path.is_empty());
-    Ok(HttpTarget {
-        url,
-        headers: parse_headers(&headers).ok_or(EnvironmentError(HEADERS))?,
-        trust: trust.map_or(Trust::System, |path| Trust::File(PathBuf::from(path))),
-    })
+    Ok((headers, trust.map_or(Trust::System, |path| Trust::File(PathBuf::from(path)))))
 }
 
 /// The resource with the attributes of the standard variables, which replace ours.

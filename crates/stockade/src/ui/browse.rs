@@ -3,34 +3,32 @@
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
 };
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::Full;
-use stockade_lab::{
+use stockade_http::server::{self, Connections};
+use stockade_model::time::Live;
+use stockade_record::{
     compare::MIN_EFFECT,
     history::{self, IndexedRecord, IndexedRecords},
     report::html::{self, records},
     storage::{self, StorageError},
 };
-use stockade_model::time::Live;
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
 };
 
-use super::{Access, HTML, UiError, harden, parameters};
+use super::{Access, HTML, LIMITS, UiError, harden, parameters};
 use crate::{
     cli::UiArgs,
     exit::{CommandError, Exit},
-    listen::{self, Bounds, Connections, refusal},
     progress::LiveScreen,
     run::print,
+    telemetry::low_priority_runtime,
 };
-
-const BOUNDS: Bounds = Bounds { connections_max: 32, connection_time_max: Duration::from_mins(1) };
 
 /// Serves them until Ctrl-C.
 pub fn ui(args: &UiArgs) -> Result<Exit, CommandError> {
@@ -41,12 +39,12 @@ pub fn ui(args: &UiArgs) -> Result<Exit, CommandError> {
     })?;
     drop(live);
     let listener =
-        listen::bind(args.listen).map_err(|error| UiError::Listen { address: args.listen, error })?;
+        server::bind(args.listen).map_err(|error| UiError::Listen { address: args.listen, error })?;
     let address = listener.local_addr().map_err(UiError::Serve)?;
     let access = Access::of(address);
     let url = access.url(address);
     let pages = Pages { directory: args.records.as_path().into(), access };
-    let runtime = listen::low_priority_runtime().map_err(UiError::Serve)?;
+    let runtime = low_priority_runtime().map_err(UiError::Serve)?;
     runtime.block_on(async {
         let listener = TcpListener::from_std(listener).map_err(UiError::Serve)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(UiError::Serve)?;
@@ -58,9 +56,9 @@ pub fn ui(args: &UiArgs) -> Result<Exit, CommandError> {
             let response = pages.respond(&request);
             async move { response }
         };
-        let connections = Connections::within(BOUNDS);
+        let connections = Connections::within(LIMITS);
         tokio::select! {
-            () = listen::serve(&listener, &connections, &time, respond) => {}
+            () = server::serve(&listener, &connections, &time, respond) => {}
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }
@@ -88,7 +86,7 @@ fn page(html: String) -> Response<Body> {
 }
 
 fn unknown() -> Response<Body> {
-    refusal(StatusCode::NOT_FOUND, "no such page or record; the records are at /\n")
+    server::text(StatusCode::NOT_FOUND, "no such page or record; the records are at /\n")
 }
 
 impl Pages {
@@ -122,7 +120,7 @@ impl Pages {
                 None => unknown(),
             },
             "/overlay" if !(2..=records::OVERLAY_MAX).contains(&ids.len()) => {
-                refusal(StatusCode::BAD_REQUEST, "choose two to five records at /\n")
+                server::text(StatusCode::BAD_REQUEST, "choose two to five records at /\n")
             }
             "/overlay" => {
                 let found = self.find(&ids)?;

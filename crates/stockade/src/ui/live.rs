@@ -23,24 +23,23 @@ use futures_util::{Stream, stream};
 use http::{HeaderValue, Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::{Either, Full, StreamBody};
 use hyper::body::Frame;
-use stockade_lab::{
-    report::html::live::{Change, LiveEvent, LiveFeed, LivePage},
-    run::RunObserver,
-};
+use stockade_http::server::{self, Connections};
 use stockade_model::time::{Live, Runtime as _, before};
+use stockade_record::{
+    events::RunObserver,
+    report::html::live::{Change, LiveEvent, LiveFeed, LivePage},
+};
 use tokio::{
     net::TcpListener,
     sync::{mpsc, watch},
 };
 
-use super::{Access, HTML, UiError, harden, parameter};
+use super::{Access, HTML, LIMITS, UiError, harden, parameter};
 use crate::{
-    listen::{self, Bounds, Connections, refusal},
     progress::message,
-    telemetry::unix_nanos_now,
+    telemetry::{low_priority_runtime, unix_nanos_now},
 };
 
-const BOUNDS: Bounds = Bounds { connections_max: 32, connection_time_max: Duration::from_mins(1) };
 /// Events that wait for the thread of the page.
 const EVENTS_MAX: usize = 1_024;
 /// How long a finished run waits for browsers to fetch the report.
@@ -59,7 +58,7 @@ pub struct LiveUi {
 impl LiveUi {
     /// Serves the page of a run at this address, which is named on standard error.
     pub fn start(address: SocketAddr, title: &str) -> Result<Self, UiError> {
-        let listener = listen::bind(address).map_err(|error| UiError::Listen { address, error })?;
+        let listener = server::bind(address).map_err(|error| UiError::Listen { address, error })?;
         let address = listener.local_addr().map_err(UiError::Serve)?;
         let access = Access::of(address);
         message(&format!("page: {}", access.url(address)));
@@ -74,7 +73,7 @@ impl LiveUi {
             access,
         };
         let run = move || {
-            let served = listen::low_priority_runtime().and_then(|runtime| {
+            let served = low_priority_runtime().and_then(|runtime| {
                 runtime.block_on(async {
                     follow(&TcpListener::from_std(listener)?, receiver, stopped, server).await;
                     Ok(())
@@ -126,8 +125,8 @@ async fn follow(
             async move { response }
         }
     };
-    let connections = Connections::within(BOUNDS);
-    let serving = listen::serve(listener, &connections, &time, respond);
+    let connections = Connections::within(LIMITS);
+    let serving = server::serve(listener, &connections, &time, respond);
     let following = async {
         let mut streams = 0;
         loop {
@@ -184,7 +183,7 @@ impl PageServer {
             None => match request.uri().path() {
                 "/" => self.whole(parameter(request, "end").is_some()),
                 "/events" => self.events(request),
-                _ => refusal(StatusCode::NOT_FOUND, "the page is at /\n").map(Either::Left),
+                _ => server::text(StatusCode::NOT_FOUND, "the page is at /\n").map(Either::Left),
             },
         };
         harden(response.headers_mut());

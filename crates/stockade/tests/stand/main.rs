@@ -1,4 +1,4 @@
-//! The proxy between users and stock servers: nginx, Apache, Django, Express and more, with two users and in real time; beside nginx and
+//! The proxy between users and stock servers: nginx, Apache, Django, Express and more, with two users and in real time; compared with nginx and
 //! Varnish as the cache.
 //!
 //! A [`rows::Row`] is what users do. It runs on each cache ([`caches`]) in front of each stack (`stockade_services::STACKS`); a

@@ -1,4 +1,4 @@
-//! What was measured, as a file for each stack, and the page that is written from all of them.
+//! The measured figures, as a file for each stack, and the page that is written from all of them.
 
 use std::{
     env,
@@ -27,7 +27,7 @@ row.
 A cell has the requests that the stack's access log shows (loads), how many of them it answered with 304, and in bold what users got wrong:
 **foreign** is what belongs to another user, **failed** is an error, a wrong body, or none. In slow rows it has the time of the slowest
 answer. A POST that crosses the close of its connection by the origin may not be sent again: two of a row, and one request in fifty of row
-reload, are shown as failed and are no finding. Loads of rows with a mark are not comparable, for the reason below. `-` stands for a row that the stack cannot have: it does not speak
+reload, are shown as failed and are not a finding. Loads of rows with a mark are not comparable, for the reason below. `-` stands for a row that the stack cannot have: it does not speak
 HTTP/2, or does not reload without a pause.
 ";
 

@@ -27,7 +27,7 @@ pub struct Row {
     pub within: Duration,
     /// Every request finds an expired page, so that each costs a load.
     pub is_expired_each_time: bool,
-    /// Whose loads are not compared, and the reason.
+    /// The stacks whose loads are not compared, and the reason.
     pub incomparable: Option<(&'static [Cache], &'static str)>,
 }
 

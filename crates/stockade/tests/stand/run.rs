@@ -74,7 +74,7 @@ fn measure_one(stack: Stack, cache: Cache) -> Result<Vec<Outcome>, ServiceError>
         together.iter().for_each(|(one, _)| drop(scope.spawn(move || run(one))));
         one_after_another(&mut ROWS.into_iter().filter(|row| row.is_alone && !row.needs_reload))
     })?;
-    // When nobody else uses the origin.
+    // When no other test uses the origin.
     let reloads = ROWS.into_iter().filter(|row| row.needs_reload && origin.can_reload());
     let reloading = one_after_another(&mut reloads.into_iter())?;
     let measured = together.into_iter().map(|(one, _)| one).chain(alone).chain(reloading);

@@ -151,7 +151,7 @@ mod tests {
             [10, 0, 0, 10, 0],
             &["2 loads, where the best has 1", "2 whole answers of the origin, where the best has 1"],
         );
-        // Few loads are no merit of a cache that fails, or gives away what belongs to others.
+        // Few loads are not a merit of a cache that fails, or gives away what belongs to others.
         assert_reasons("hits", [10, 0, 0, 5, 0], [10, 0, 1, 1, 0], [10, 9, 0, 1, 0], none);
         assert_reasons(
             "hits",

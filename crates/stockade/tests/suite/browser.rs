@@ -81,7 +81,7 @@ impl Browser {
         self.command("print", &json!({})).as_str().expect("a PDF").to_owned()
     }
 
-    /// The coloured pixels between the axes of each of these plots, all of which are drawn.
+    /// The coloured pixels between the axes of each of these plots; all of them are drawn.
     pub fn coloured_pixels(&self, selector: &str) -> Vec<u64> {
         let counts = self.run(&format!(
             "return [...document.querySelectorAll({selector:?})].map(({{ chart: {{ ctx, bbox }} }}) => {{

@@ -154,7 +154,7 @@ fn odd_names_are_names_and_never_commands() {
         ("STOCKADE_ARGS", "--seed '2", "a quote without an end"),
         ("STOCKADE_FAIL_ON", "$(touch hacked)", "write inconclusive, regression or refuted"),
         ("STOCKADE_EXPERIMENT", "", "set it to the file of the experiment"),
-        ("STOCKADE_RECORD", ".", "which is no record"),
+        ("STOCKADE_RECORD", ".", "which is not a record"),
     ] {
         let refused = gate(&sandbox, &[settings[0], (setting, value)]);
         assert_eq!(refused.code, 2, "{}", refused.stderr);

@@ -236,7 +236,7 @@ fn xfetch_app_runs_over_redis_postgres_and_mongodb() {
 }
 
 /// Each server is started and stopped twice, and once before the load; its failures count once. Traffic Server's helper waits stopped,
-/// masters sleep, and none of them is a disturbance.
+/// masters sleep, and all of that is not a disturbance.
 #[test]
 fn your_cache_runs_on_varnish_nginx_haproxy_and_trafficserver() {
     let sandbox = Sandbox::new();

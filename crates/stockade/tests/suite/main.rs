@@ -22,6 +22,7 @@ mod over_http;
 mod page;
 mod plan;
 mod postgres;
+mod prose;
 mod proxy;
 mod reference;
 mod report;

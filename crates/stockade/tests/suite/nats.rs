@@ -1,4 +1,4 @@
-//! Loads from several machines, each of which is a process here, at a real NATS server.
+//! Loads from several machines, each a process here, at a real NATS server.
 
 mod faults;
 mod link;
@@ -195,9 +195,9 @@ fn bad_arguments_and_absent_servers_have_one_clear_line() {
     let sandbox = Sandbox::new();
     sandbox.file("engine.toml", "title = \"e\"\n[target]\nkind = \"engine\"\n[load]\nburst = 10\n[[arm]]\nname = \"x\"\ncache.strategy = \"stampede\"\n");
     for (arguments, code, words) in [
-        (&["agent", "--nats", "http://a"][..], 2, "this is no address of a NATS server"),
-        (&["agent", "--nats", "nats://a,b.c"], 2, "`b.c` is no subject"),
-        (&["agent", "--nats", "nats://a", "--allow-target", "a b"], 2, "`a b` is no pattern of servers"),
+        (&["agent", "--nats", "http://a"][..], 2, "this is not an address of a NATS server"),
+        (&["agent", "--nats", "nats://a,b.c"], 2, "`b.c` is not a subject"),
+        (&["agent", "--nats", "nats://a", "--allow-target", "a b"], 2, "`a b` is not a pattern of servers"),
         (
             &["agent", "--nats", "nats://127.0.0.1:1", "--wait", "100ms"],
             1,
@@ -219,7 +219,7 @@ fn bad_arguments_and_absent_servers_have_one_clear_line() {
             2,
             "no load of this experiment goes over HTTP",
         ),
-        (&["agent", "--nats", "nats://127.0.0.1:1", "--name", "../a"], 1, "`../a` is no name of an agent"),
+        (&["agent", "--nats", "nats://127.0.0.1:1", "--name", "../a"], 1, "`../a` is not a name of an agent"),
         (
             &["agent", "--nats", "nats://127.0.0.1:1", "--nats-credentials", "absent"],
             2,

@@ -90,7 +90,7 @@ fn every_report_is_a_fold_over_the_record() {
     let report = |format: &str| sandbox.stockade(&["report", "record", "--format", format]).stdout;
     let on_disk = |name: &str| fs::read_to_string(sandbox.path().join("record").join(name)).unwrap();
     assert_eq!(report("text"), output.stdout);
-    // Only the report on disk has files beside it.
+    // Only the report on disk has files next to it.
     let (pictures, markdown): (Vec<_>, Vec<_>) = on_disk("report.md")
         .split_inclusive("\n\n")
         .map(str::to_owned)

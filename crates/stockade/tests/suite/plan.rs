@@ -227,7 +227,7 @@ fn experiment_that_confirms_a_plan_is_accepted() {
     assert!(refused.stderr.contains("occupied: cannot write the experiment: "), "{}", refused.stderr);
 }
 
-/// Files that never change, tables that change each minute, and searches that nobody repeats, for two hours.
+/// Files that never change, tables that change each minute, and searches that are not repeated, for two hours.
 fn site() -> String {
     let mut log = String::new();
     for n in 0..7_200_usize {
@@ -346,7 +346,7 @@ fn bad_usage_and_bad_logs_are_refused_with_one_message() {
     }
 }
 
-/// What scanners send, as nginx and Apache log it.
+/// Requests of scanners, as nginx and Apache log them.
 #[test]
 fn log_of_attacks_is_answered() {
     let sandbox = Sandbox::new();
@@ -384,7 +384,7 @@ fn log_of_attacks_is_answered() {
     // The second `GET /` is a hit, so the cache has to be large enough to store it.
     let hit_ratio = plan["recommendation"]["hit_ratio"].as_f64().expect("a ratio");
     assert!((hit_ratio - 1.0 / 8.0).abs() < 1e-9, "{hit_ratio}");
-    // A long URL alone is no log, and its text is not in the message.
+    // A long URL alone is not a log, and its text is not in the message.
     let alone = sandbox.file("alone.log", &"A".repeat(1_000_000));
     let refused = sandbox.stockade(&["plan", &alone]);
     refused.assert_refused(2, &["alone.log"]);
@@ -422,10 +422,7 @@ fn plan_without_a_cache_to_recommend_says_why() {
     let sandbox = Sandbox::new();
     let log = sandbox.file("access.log", &small_log());
     let text = plan(&sandbox, &[&log, "--policy", "fifo,belady"]).stdout;
-    assert!(
-        text.starts_with("No cache to recommend, since none of these policies ships with it: "),
-        "{text}"
-    );
+    assert!(text.starts_with("No cache to recommend, since no policy of these ships with it: "), "{text}");
     let refused = sandbox.stockade(&["plan", &log, "--ttl", "2s,3s", "--staleness", "1s"]);
     assert_eq!(refused.code, 2);
     let message = "error: every --ttl is longer than --staleness: give a shorter one, or leave --ttl out\n";

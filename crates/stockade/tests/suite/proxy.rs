@@ -23,7 +23,7 @@ use std::{
 };
 
 use serde_json::Value;
-use stockade_net::proc::resident_bytes;
+use stockade_model::proc::resident_bytes;
 
 use crate::{
     running::{PATIENCE, Running, get},

@@ -1,5 +1,5 @@
-//! The generated blocks of the book agree with the program. A block stands between `<!-- generated: NAME -->` and
-//! `<!-- end -->` in a page of docs/reference.
+//! The generated blocks of the book agree with the program, and those of README.md with the results of the benches. A block stands
+//! between `<!-- generated: NAME -->` and `<!-- end -->` in a page of docs/reference or in README.md.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,6 @@ use stockade_cache::{
     Breaker, Fetch, GhostCounts, GhostStats, LoadBounds, PRESETS, Preset, Refresh, RequestStats, ShadowStats,
     StoreMode, StoreStats, Strategy, Writer, policy::POLICIES,
 };
-use stockade_lab::metrics::{Metric, metrics};
 use stockade_load::report::FORMATS;
 use stockade_model::{
     outcome::Outcomes,
@@ -24,6 +23,7 @@ use stockade_proxy::{
     admin::{OriginStats, ProxyStats, RouteStats, ServerStats},
     frontend::FrontendStats,
 };
+use stockade_record::metrics::{Metric, metrics};
 use stockade_record::telemetry::{
     HistogramDeclaration,
     family::otel_name,
@@ -60,14 +60,17 @@ fn generated_blocks_agree_with_the_program() {
         "preset summaries",
         "load formats",
         "proxy settings",
+        "bench proxy",
+        "bench cache",
     ]
     .map(str::to_owned)
     .into();
     expected.extend(commands().iter().map(|command| format!("flags {command}")));
     let mut found = BTreeSet::new();
     let mut outdated = Vec::new();
-    for entry in fs::read_dir(docs().join("reference")).expect("docs/reference") {
-        let path = entry.expect("an entry").path();
+    let reference = fs::read_dir(docs().join("reference")).expect("docs/reference");
+    let reference = reference.map(|entry| entry.expect("an entry").path());
+    for path in reference.chain([docs().join("../README.md")]) {
         let text = fs::read_to_string(&path).expect("readable");
         let updated = update(&text, |name, old| {
             assert!(found.insert(name.to_owned()), "{}: `{name}` exists twice", path.display());
@@ -82,8 +85,8 @@ fn generated_blocks_agree_with_the_program() {
             outdated.push(path.file_name().expect("a name").to_owned());
         }
     }
-    assert!(outdated.is_empty(), "{outdated:?} in docs/reference are outdated; rewrite them: {REWRITE}");
-    assert_eq!(found, expected, "blocks in docs/reference");
+    assert!(outdated.is_empty(), "{outdated:?} are outdated; rewrite them: {REWRITE}");
+    assert_eq!(found, expected, "blocks in docs/reference and README.md");
 }
 
 #[test]
@@ -91,6 +94,29 @@ fn update_replaces_the_content_of_a_block() {
     let text = "a\n<!-- generated: x -->\nold\n<!-- end -->\nb\n";
     let updated = update(text, |name, old| format!("{name} for {old}"));
     assert_eq!(updated, "a\n<!-- generated: x -->\nx for old\n<!-- end -->\nb\n");
+}
+
+/// A ratio of bench/RESULTS.md, which `make bench` writes from bench/results. The verdict on it has to be *met*: others are not quoted.
+fn bench_ratio(results: &str, bench: &str, case: &str, peer: &str) -> String {
+    let section = results.split("\n## ").find(|section| section.lines().next() == Some(bench));
+    let row = section.unwrap_or_else(|| panic!("no bench {bench}")).lines().find_map(|line| {
+        let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
+        let is_its = cells.first() == Some(&case) && cells.get(2).is_some_and(|cell| cell.starts_with(peer));
+        is_its.then_some(cells)
+    });
+    let row = row.unwrap_or_else(|| panic!("{bench} has no row `{case}` with {peer}"));
+    assert_eq!(row.last(), Some(&"met"), "{bench}, {case}, {peer}: quote another row");
+    row[3].split(' ').next().expect("a ratio").to_owned()
+}
+
+#[test]
+fn ratios_without_the_verdict_met_are_not_quoted() {
+    let page = "\n## hits\n\n| case | stockade | peer | ratio (interval) | sittings | aim | verdict |\n\
+        | a | 2 | x: 1 | 2.00 (1.9 to 2.1) | 1 to 2 | >= 1 | met |\n| b | 2 | x: 1 | 1.30 (0.9 to 2.1) | 1 to 2 | >= 1 | open |\n";
+    assert_eq!(bench_ratio(page, "hits", "a", "x"), "2.00");
+    let open = std::panic::catch_unwind(|| bench_ratio(page, "hits", "b", "x"));
+    let message = *open.unwrap_err().downcast::<String>().expect("a message");
+    assert!(message.contains("hits, b, x: quote another row"), "{message}");
 }
 
 /// The text with every block rendered anew, from its name and its old content.
@@ -108,7 +134,25 @@ fn update(text: &str, mut render: impl FnMut(&str, &str) -> String) -> String {
 }
 
 fn render(name: &str, old: &str) -> String {
+    let bench = |bench: &str, case: &str, peer: &str| {
+        let results = fs::read_to_string(docs().join("../bench/RESULTS.md")).expect("bench/RESULTS.md");
+        bench_ratio(&results, bench, case, peer)
+    };
     match name {
+        "bench proxy" => format!(
+            "For the same processor time it serves {} times as many hits of 1 KiB as nginx, {} times over TLS 1.3, and {} times as many as\n\
+            Varnish ([all benches](bench/RESULTS.md), also those in which it is slower).",
+            bench("proxy", "1 KiB", "nginx"),
+            bench("proxy", "1 KiB, TLS 1.3", "nginx"),
+            bench("proxy", "1 KiB", "Varnish"),
+        ),
+        "bench cache" => format!(
+            "On two threads it looks up small values {} times as often a second as `quick_cache`, {} times as often as `foyer` and {} times as\n\
+            often as `moka` ([all benches](bench/RESULTS.md#hits)).",
+            bench("hits", "u64, 2 threads: lookups", "quick_cache"),
+            bench("hits", "u64, 2 threads: lookups", "foyer"),
+            bench("hits", "u64, 2 threads: lookups", "moka"),
+        ),
         "sources" => {
             table(&["URL", "source"], SOURCES.iter().map(|kind| vec![code(kind.form), kind.summary.into()]))
         }
@@ -370,7 +414,7 @@ fn settings_rows(schema: &Value, path: &str, setting: &Value, rows: &mut Vec<Vec
     let meaning = [meaning, more].join(" ");
     let form = form(schema, setting);
     rows.push(vec![code(path), form, default.trim_end_matches('.').to_owned(), meaning.trim().to_owned()]);
-    // Such a table has the settings of `[cache]`.
+    // This table has the settings of `[cache]`.
     if path == "route.cache" {
         return;
     }

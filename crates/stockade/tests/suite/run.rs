@@ -153,7 +153,7 @@ fn exit_code_follows_the_verdict() {
         let output = sandbox.stockade(&["run", &file, "--out", name]);
         assert_eq!(output.code, code, "{name}: {}", output.stderr);
         assert!(output.stdout.contains(&format!("{name:12} claimed")), "{}", output.stdout);
-        assert_eq!(sandbox.stockade(&["report", name]).code, 0, "a report of a refuted run is no failure");
+        assert_eq!(sandbox.stockade(&["report", name]).code, 0, "a report of a refuted run is not a failure");
     }
 }
 

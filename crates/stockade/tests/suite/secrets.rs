@@ -88,7 +88,10 @@ fn file_error_prints_the_line_with_its_secret_masked() {
         (good.replace("[origin]\nsource", "[origin]\nsauce"), "unknown key `sauce`"),
         (good.replace("[origin]\n", "[origin]\nlatency = 5\n"), "5ms"),
         (good.replace("[load]", "latncy = \"5ms\"\n[load]"), "unknown key `latncy`"),
-        (good.replace("[origin]\nsource = ", "[origin]\nlatency = "), "is no duration: write a number and"),
+        (
+            good.replace("[origin]\nsource = ", "[origin]\nlatency = "),
+            "is not a duration: write a number and",
+        ),
         (good.replace("strategy = \"none\"", &format!("strategy = \"{source}\"")), "unknown strategy"),
         // Invalid TOML.
         (

@@ -100,7 +100,7 @@ fn without_the_barrier_workers_hit_stored_values() {
     let runs = sandbox.stampede(&["10000", "--no-barrier", "--docs", "fixed:3"]);
     assert_eq!(fetched(&runs[2]), 3);
     assert!(runs.iter().all(|run| run["failed"] == 0));
-    // A crowded core may start 10,000 workers before the first store, but not so many.
+    // A crowded core may start 10,000 workers before the first store, but not 100,000.
     let runs = sandbox.stampede(&["100000", "--strategy", "none", "--no-barrier", "--docs", "fixed:3"]);
     assert!(fetched(&runs[0]) < 100_000, "as published, where 10,000 workers made 62 to 590");
 }
@@ -241,7 +241,7 @@ fn input_errors_name_the_place_and_the_remedy() {
         (
             &["--docs", "fixed:0"],
             2,
-            &["`fixed:0` is no choice of documents: write `scaled`, or `fixed:K` with K of 1 or more"],
+            &["`fixed:0` is not a choice of documents: write `scaled`, or `fixed:K` with K of 1 or more"],
         ),
         (&["--docs", "fixed:681"], 2, &["the source has 680", "at most 680"]),
         (&["--source-latency", "5"], 2, &["--source-latency", "`5` has no unit: write `5ms` or `5s`"]),

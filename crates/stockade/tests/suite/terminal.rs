@@ -260,7 +260,7 @@ fn titles_and_claims_of_a_file_move_no_cursor() {
     );
     assert_obeys_nobody(&output.terminal);
     assert_obeys_nobody(&output.stdout);
-    // A mistake beside them.
+    // A mistake in the same file.
     let file = sandbox.file("wrong.toml", &(text + &format!("\n[[arm]]\n\"{HOSTILE}\" = \"\u{202e}\"\n")));
     let mut command = sandbox.command();
     let output = at_terminal(command.args(["run", &file, "--out", "other"]), "xterm", 80);

@@ -303,7 +303,7 @@ text = "no request fails"
 expect = ["success == 1"]
 "#;
 
-/// The pages of two records, of which the later one has another `ttl`.
+/// The pages of two records; the later one has another `ttl`.
 fn browse(sandbox: &Sandbox) -> (Running, SocketAddr) {
     browse_with(sandbox, &SIMULATED.replace("1s\"\n[load]", "3s\"\n[load]"))
 }

@@ -14,7 +14,7 @@ use stockade_services::NatsServer;
 
 use super::fixture::{HANG, agents, constant, coordinator, hello, load};
 
-/// Calls a function after so many seconds of a load.
+/// Calls a function after a number of seconds of a load.
 struct After<F> {
     seconds: u64,
     act: Option<F>,

@@ -95,7 +95,7 @@ pub fn agents(nats: &NatsServer, count: usize, samples: Option<&Path>) -> Vec<Ag
     (0..count).map(agent).collect()
 }
 
-/// Waits for so many agents.
+/// Waits for this number of agents.
 pub fn coordinator(nats: &NatsServer, agents: usize) -> Result<Coordinator, CoordinatorError> {
     let options = CoordinatorOptions {
         connection: connection(nats),

@@ -7,9 +7,9 @@ use stockade_model::time::Time;
 use super::{Entry, InvalidationFilter, Shard, pending, pending::CarriedOut};
 use crate::{
     freshness::Lifetime,
+    invalidation::Invalidation,
+    policy::Slot,
     store::{
-        invalidation::Invalidation,
-        policy::Slot,
         removal::{RemovalReason, RemovedEntries},
         tags::TagIndex,
     },
@@ -73,7 +73,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         count
     }
 
-    /// Removes or changes some entries of the oldest pending invalidation. `None`: there is none.
+    /// Removes or changes some entries of the oldest pending invalidation. `None`: no invalidation is pending.
     pub(crate) fn carry_out(&mut self, gone: &mut RemovedEntries<K, V>) -> Option<CarriedOut> {
         let pending = *self.pending.first()?;
         let slots: Vec<Slot> = match pending.filter {

@@ -5,10 +5,7 @@ use std::num::NonZeroU32;
 
 use stockade_model::time::Time;
 
-use crate::{
-    freshness::Lifetime,
-    store::{invalidation::Invalidation, policy::Slot, refills::Version},
-};
+use crate::{freshness::Lifetime, invalidation::Invalidation, policy::Slot, store::refills::Version};
 
 /// Pending invalidations of a shard. With more of them all are carried out at once: lookups of older entries read the whole list.
 pub(crate) const INVALIDATIONS_MAX: usize = 8;
@@ -35,7 +32,7 @@ pub(super) struct PendingInvalidation {
 #[derive(Debug, Default)]
 pub(super) struct PendingInvalidations {
     list: Vec<PendingInvalidation>,
-    /// A removal of all concerns entries up to this version. 0: there is none.
+    /// A removal of all concerns entries up to this version. 0: no removal is pending.
     removed_through: Version,
     /// Entries that it has not removed yet.
     removed: usize,
@@ -50,7 +47,7 @@ pub(crate) struct CarriedOut {
     pub(crate) at: Time,
 }
 
-/// True after so many stores that the numbers of versions may soon begin again: an old entry may have a higher one than a new entry.
+/// True once `stores` is so high that the numbers of versions may soon begin again: an old entry may have a higher one than a new entry.
 pub(super) fn is_old(stores: u64) -> bool {
     stores > u64::from(u32::MAX / 2)
 }

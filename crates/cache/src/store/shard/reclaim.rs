@@ -5,10 +5,10 @@ use std::hash::Hash;
 use stockade_model::time::Time;
 
 use super::Shard;
-use crate::store::{
+use crate::{
     limit::LimitBounds,
     policy::Slot,
-    removal::{RemovalReason, RemovedEntries, RemovedEntry},
+    store::removal::{RemovalReason, RemovedEntries, RemovedEntry},
 };
 
 /// Entries that one store removes at most while it reclaims.
@@ -30,7 +30,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         self.policy.evict(&mut self.entries)
     }
 
-    /// Sets another limit of entries. What exceeds it is [evicted](Self::evict_some) later.
+    /// Sets another limit of entries. Excess entries are [evicted](Self::evict_some) later.
     pub(crate) fn set_ceiling(&mut self, ceiling: LimitBounds) {
         self.ceiling = ceiling;
         self.room = self.room.min(ceiling.max);

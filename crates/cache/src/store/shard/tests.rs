@@ -334,7 +334,7 @@ fn entry_overhead_is_what_the_documentation_says() {
     assert_eq!(Shard::<u64, u64>::ENTRY_BYTES - size_of::<(u64, u64)>(), 58 + 16);
     assert_eq!(size_of::<Spans>(), 16);
     let documentation = include_str!("../../lib.rs");
-    assert!(documentation.contains("An entry costs 58 bytes beside its key and value, 16 more"));
+    assert!(documentation.contains("An entry costs 58 bytes in addition to its key and value, 16 more"));
     let documented = |policy: &&Policy| documentation.contains(&format!("| `{}` | ", policy.name));
     assert!(POLICIES.iter().filter(documented).count() >= 4);
     for policy in POLICIES.iter().filter(documented) {

@@ -17,7 +17,7 @@ const KEY: &[u8] = b"ada";
 
 /// A stored value, its line and body without the checksum, a message, or the times of a value.
 ///
-/// - Bytes without their checksum are no value. With it they are none, or one that reads as it is written.
+/// - Bytes without their checksum are not a value. With it they are invalid, or a value that reads as it is written.
 /// - No time of a value overflows: a value is fresh for as long as its load says, up to the largest stamp.
 /// - A message is read as it is written.
 pub fn check(data: &[u8]) {

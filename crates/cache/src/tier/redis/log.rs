@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 
 use super::{clock::Micros, envelope::tag};
 use crate::{
-    store::invalidation::Invalidation,
+    invalidation::Invalidation,
     tier::{InvalidationTarget, TierEvent},
 };
 

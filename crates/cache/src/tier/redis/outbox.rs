@@ -11,8 +11,8 @@ use super::{
     log::EVENTS_MAX,
 };
 use crate::{
+    invalidation::Invalidation,
     locks::Lock,
-    store::invalidation::Invalidation,
     tier::{InvalidationTarget, TierError, TierEvent},
 };
 

@@ -23,7 +23,7 @@ use super::{
     wire::{EventId, ReceivedEvent, decode_outcome, encode_event, encode_outcome},
 };
 use crate::{
-    store::invalidation::Invalidation,
+    invalidation::Invalidation,
     tier::{InvalidationTarget, RemoteLoad, TierError, TierEvent},
 };
 

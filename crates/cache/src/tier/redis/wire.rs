@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::clock::Micros;
 use crate::{
-    store::invalidation::Invalidation,
+    invalidation::Invalidation,
     tier::{InvalidationTarget, RemoteLoad, TierEvent},
 };
 

@@ -139,7 +139,7 @@ async fn xfetch_refresh_runs_on_one_of_all_nodes() {
     let (ttl, load) = (500 * MS, 20 * MS);
     let (loads, waited, refreshes) = episodes(Refresh::XFetch { beta: 1.0 }, ttl, load, 6).await;
     println!("xfetch: {loads} loads in six ttls, {refreshes} refreshes, {waited} waits");
-    // With so many requests a refresh starts some load durations before the end of each ttl.
+    // At this rate of requests a refresh starts some load durations before the end of each ttl.
     assert!((5..=12).contains(&loads), "{loads} loads");
     assert!(refreshes + 3 >= loads && waited <= 8, "{refreshes} refreshes, {waited} waits");
 }

@@ -11,7 +11,7 @@ fn partitions(popularity: Popularity, keys: u64, count: u64) -> Vec<PartitionKey
     (0..count).map(|number| PartitionKeys::new(popularity, keys, count, number)).collect()
 }
 
-/// Far from rank 1 the weights are small beside an integral from 1.
+/// Far from rank 1 the weights are small compared with an integral from 1.
 #[test]
 fn mass_of_rare_keys_is_exact() {
     for (exponent, keys, count) in
@@ -81,7 +81,7 @@ proptest! {
     }
 }
 
-/// Draws from a billion keys in 4,096 partitions, beside those of the existing sampler, which knows no partitions.
+/// Draws from a billion keys in 4,096 partitions, compared with those of the existing sampler, which has no partitions.
 #[test]
 fn partitions_together_have_the_distribution_of_the_whole() {
     const KEYS: u64 = 1_000_000_000;

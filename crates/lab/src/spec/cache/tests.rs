@@ -87,13 +87,13 @@ fn invalid_combinations_are_refused() {
         ),
         (
             cache("breaker = \"on\""),
-            "`on` is no breaker: write a table such as { min_calls = 20, open_for = \"5s\" }, or \"none\"",
+            "`on` is not a valid breaker: write a table such as { min_calls = 20, open_for = \"5s\" }, or \"none\"",
             "\"on\"",
             "",
         ),
         (
             cache("refresh = \"early\""),
-            "`early` is no refresh: write a table such as { early = { at = 0.8 } }, { xfetch = { beta = 1.0 } }, \
+            "`early` is not a valid refresh: write a table such as { early = { at = 0.8 } }, { xfetch = { beta = 1.0 } }, \
              or \"none\"",
             "\"early\"",
             "",

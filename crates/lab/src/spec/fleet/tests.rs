@@ -120,6 +120,6 @@ fn fleet_refuses_what_it_does_not_simulate() {
     assert_eq!(refused("nodes = 5_000", "nodes = 0"), "a fleet has 1 to 100,000 nodes");
     assert_eq!(
         refused("shared_tier = { latency = \"1ms\" }", "shared_tier = \"redis\""),
-        "`redis` is no shared_tier: write a table such as { latency = \"1ms\", locks = true }, or \"none\""
+        "`redis` is not a valid shared_tier: write a table such as { latency = \"1ms\", locks = true }, or \"none\""
     );
 }

@@ -29,7 +29,7 @@ pub(super) struct HttpLoadTable {
     rate: Option<Spanned<TextValue<Rate>>>,
     #[cfg_attr(feature = "schema", schemars(with = "Option<Vec<StepTable>>"))]
     steps: Option<Spanned<Vec<StepTable>>>,
-    /// Number of users, each of which waits for its answer. A list makes a test of each number. It needs a `duration`.
+    /// Number of users. Each waits for its answer. A list makes a test of each number. It needs a `duration`.
     #[cfg_attr(feature = "schema", schemars(with = "Option<OneOrMany<Connections>>"))]
     connections: Option<Spanned<OneOrMany<Connections>>>,
     /// Requests of an access log. It needs a `duration`.
@@ -236,7 +236,7 @@ impl HttpLoadTable {
                 self.arrivals.as_ref().map(Spanned::span),
             ],
         )?;
-        let message = "for how long? Write a `duration`, such as \"60s\", beside it";
+        let message = "for how long? Write a `duration`, such as \"60s\", next to it";
         let duration = self.duration.as_ref().ok_or_else(|| TomlError::new(message, Some(at.clone())))?;
         Ok(duration.get_ref().0.0)
     }

@@ -47,7 +47,7 @@ fn experiments_of_the_project_are_valid_and_name_the_schema() {
         let files = entries.map(|entry| entry.expect("an entry").path());
         files.filter(|path| path.extension().is_some_and(|extension| extension == "toml")).collect::<Vec<_>>()
     };
-    // `stockade init` writes the schema beside its file.
+    // `stockade init` writes the schema next to its file.
     let templates = files("crates/stockade/src/init");
     assert!(templates.len() >= 3, "{templates:?}");
     for template in templates {

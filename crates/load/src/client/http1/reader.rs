@@ -251,7 +251,7 @@ impl ResponseReader {
         let framing = if has_body { fields.framing() } else { ResponseFraming::NoBody };
         let has_two_ends = fields.is_chunked && fields.length.is_some();
         if has_two_ends {
-            deviation = Some(self.expected.accept(Deviation::LengthBesideChunks)?);
+            deviation = Some(self.expected.accept(Deviation::LengthAndChunks)?);
         }
         let location = fields.location.filter(|_| is_redirect(status)).map(location);
         if location.as_ref().is_some_and(|(_, is_encoded)| *is_encoded) {

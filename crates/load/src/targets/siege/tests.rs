@@ -117,11 +117,11 @@ fn error_has_its_line() {
         ),
         (
             "http://a/ HEAD",
-            "urls.txt:1: `HEAD` after a URL is none of POST, PUT, PATCH, DELETE and OPTIONS: write one of them, a comment on a line of its own, and a space in a URL as `%20`",
+            "urls.txt:1: `HEAD` after a URL is not POST, PUT, PATCH, DELETE or OPTIONS: write one of them, a comment on a line of its own, and a space in a URL as `%20`",
         ),
         (
             "http://a/ # home",
-            "urls.txt:1: `#` after a URL is none of POST, PUT, PATCH, DELETE and OPTIONS: write one of them, a comment on a line of its own, and a space in a URL as `%20`",
+            "urls.txt:1: `#` after a URL is not POST, PUT, PATCH, DELETE or OPTIONS: write one of them, a comment on a line of its own, and a space in a URL as `%20`",
         ),
         (
             "http://a/ POST <none",

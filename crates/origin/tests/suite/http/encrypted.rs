@@ -179,6 +179,6 @@ async fn fault_ends_its_stream_and_no_other() {
             (Some(reason), bytes),
             "{path}"
         );
-        assert_eq!(slow.unwrap().1, b"slow", "beside {path}");
+        assert_eq!(slow.unwrap().1, b"slow", "while {path} is requested");
     }
 }

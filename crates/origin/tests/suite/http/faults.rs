@@ -130,7 +130,7 @@ fn endless_refusal_needs_an_admin_listener() {
     );
     assert_eq!(reply.status, 400);
     assert!(reply.text().contains("start the origin with --admin ADDR"), "{}", reply.text());
-    // Beside a route that serves, a refusing one is accepted.
+    // A refusing route is accepted where another route serves.
     let other = r#"{"route": "/x", "body": "b", "stages": [{"at": 0, "fault": "refuse"}]}"#;
     assert_eq!(add_recipes(origin.address, other).status, 201);
 }

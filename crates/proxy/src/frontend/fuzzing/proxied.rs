@@ -1,4 +1,4 @@
-//! Headers of the PROXY protocol beside a naive reading.
+//! Headers of the PROXY protocol compared with a naive reading.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -7,7 +7,7 @@ use crate::frontend::proxy_protocol::{ProxiedConnection, parse};
 /// The start of what a load balancer sends.
 ///
 /// - The bytes after a header change nothing, and any part of a header is incomplete.
-/// - No bytes make a header of what is none.
+/// - Bytes after a text that is not a header do not make it one.
 /// - The addresses are those of a naive reading.
 pub fn check(data: &[u8]) {
     let with_more = [data, b"GET / HTTP/1.1\r\n"].concat();

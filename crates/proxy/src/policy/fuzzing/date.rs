@@ -1,4 +1,4 @@
-//! Dates beside `httpdate`.
+//! Dates compared with `httpdate`.
 
 #![allow(clippy::missing_panics_doc, reason = "a property that does not hold panics")]
 

@@ -153,7 +153,7 @@ fn check_naive(value: &[u8], headers: &HeaderMap) {
     assert_eq!(directives.no_store, has_no_store, "{text}");
 }
 
-/// `value` in a targeted field, beside another in `Cache-Control`.
+/// `value` in a targeted field, and another value in `Cache-Control`.
 fn check_targeted(value: &[u8], untargeted: &HeaderMap) {
     let Ok(value) = HeaderValue::from_bytes(value) else { return };
     let mut headers = untargeted.clone();

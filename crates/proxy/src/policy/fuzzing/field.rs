@@ -1,4 +1,4 @@
-//! Lists, quoted strings and numbers beside naive readings.
+//! Lists, quoted strings and numbers compared with naive readings.
 
 #![allow(clippy::missing_panics_doc, reason = "a property that does not hold panics")]
 

@@ -1,4 +1,4 @@
-//! Cache keys beside an independent normalisation.
+//! Cache keys compared with an independent normalisation.
 
 #![allow(clippy::missing_panics_doc, reason = "a property that does not hold panics")]
 

@@ -1,4 +1,4 @@
-//! Ranges beside a naive reading.
+//! Ranges compared with a naive reading.
 
 #![allow(clippy::missing_panics_doc, reason = "a property that does not hold panics")]
 
@@ -98,7 +98,7 @@ fn naive(value: &[u8], length: u64) -> Option<Vec<(u64, u64)>> {
     Some(union(intervals))
 }
 
-/// Sorted intervals, of which those that overlap or touch are joined.
+/// Sorted intervals; those that overlap or touch are joined.
 fn union(mut intervals: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     intervals.sort_unstable();
     let mut joined: Vec<(u64, u64)> = Vec::new();

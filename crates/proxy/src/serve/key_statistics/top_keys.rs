@@ -86,7 +86,7 @@ impl TopKeys {
         let factor = (-elapsed.as_secs_f64() / HALF_LIFE.as_secs_f64()).exp2();
         self.total *= factor;
         if self.total < 0.5 {
-            // Less than a request: nobody has asked for long.
+            // Less than a request: the last request was long ago.
             self.counters.clear();
             self.total = 0.0;
         }

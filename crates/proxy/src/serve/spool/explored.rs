@@ -27,7 +27,7 @@ fn read(mut reader: SpoolReader) -> (Vec<u8>, bool) {
     }
 }
 
-/// As the receiver does: after each chunk it waits for room if nothing is retained. False: nobody reads.
+/// As the receiver does: after each chunk it waits for room if nothing is retained. False: the spool has no readers.
 fn send(writer: &SpoolWriter, numbers: impl IntoIterator<Item = u8>, retains: bool) -> bool {
     numbers.into_iter().all(|number| {
         writer.push(chunk(number));
@@ -89,7 +89,7 @@ fn receiver_stops_when_nobody_reads_and_readers_stop_when_it_is_gone() {
         let reader = spool.reader().expect("nothing is discarded");
         let receiving = thread::spawn(move || {
             writer.stop_retaining();
-            // More than fits: it stops only if it notices that nobody reads.
+            // More than fits: it stops only if it notices that no reader is left.
             let is_read = send(&writer, 0..4, false);
             drop(writer);
             is_read
@@ -106,7 +106,7 @@ fn receiver_stops_when_nobody_reads_and_readers_stop_when_it_is_gone() {
         leaving.join().unwrap();
         assert_ne!(closing.join().unwrap(), Some(false), "a reader that joins starts at the first byte");
         let is_read = receiving.join().unwrap();
-        assert!(!is_read, "nobody reads the fourth chunk");
+        assert!(!is_read, "the fourth chunk has no readers");
     });
 }
 

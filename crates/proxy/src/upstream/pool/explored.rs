@@ -108,7 +108,7 @@ impl Origin {
     }
 }
 
-/// Timers belong to a runtime; none of them ends while a schedule runs.
+/// Timers belong to a runtime; no timer ends while a schedule runs.
 fn explore_with_timers(test: impl Fn() + Copy + Send + Sync + 'static) {
     let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
     let _entered = runtime.enter();

@@ -348,7 +348,7 @@ fn client_that_goes_on_after_refusals_is_cut() {
     assert!(handler.requests().len() < 10, "{:?}", frontend.stats());
 }
 
-/// 64 KiB for each of eight connections, of which one client may have an eighth: three requests of more than 16 KiB.
+/// 64 KiB for each of eight connections; one client may have an eighth of that: three requests of more than 16 KiB.
 #[test]
 fn waiting_requests_of_one_client_take_a_bounded_share_of_memory() {
     let (frontend, handler) = start(FrontendSettings { connections_max: 8, ..FrontendSettings::default() });

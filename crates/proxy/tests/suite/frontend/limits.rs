@@ -196,7 +196,7 @@ fn stalled_connection_of_a_trusted_proxy_is_evicted() {
     assert_eq!(frontend.stats().closed_evicted, 1);
 }
 
-/// Whose connection it is shows only after its admission, for which another one was closed.
+/// The client of a connection is known only after its admission, for which another one was closed.
 #[test]
 fn greedy_client_behind_a_load_balancer_evicts_no_others() {
     let balancer: TrustedNetwork = "127.0.0.1".parse().expect("a network");

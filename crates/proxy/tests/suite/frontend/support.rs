@@ -74,7 +74,7 @@ impl TestHandler {
         lock(&self.shared.sent).clone()
     }
 
-    /// Lets so many requests to `/held` complete.
+    /// Lets the given number of requests to `/held` complete.
     pub(crate) fn release(&self, requests: usize) {
         self.shared.gate.add_permits(requests);
     }

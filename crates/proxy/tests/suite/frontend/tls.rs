@@ -205,7 +205,7 @@ fn plain_text_is_answered_in_plain_text() {
         assert!(response.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{response}");
         assert!(response.ends_with("The plain HTTP request was sent to HTTPS port\n"), "{response}");
     }
-    // Anything else is no HTTP.
+    // Anything else is not HTTP.
     let mut tcp = connect(frontend.addresses()[0]);
     send(&mut tcp, b"\0\0\0\0\0\0\0\0");
     assert!(!read_to_close(&mut tcp).contains("HTTP"));

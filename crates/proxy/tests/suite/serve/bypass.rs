@@ -170,7 +170,7 @@ async fn run_with_100_descriptors() {
     assert_eq!(answer.status(), 504, "the proxy has accepted the connection, and none to the origin is open");
     let taken: Vec<_> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
     for number in 0..40 {
-        // Loads, and requests that are no loads.
+        // Loads, and requests that are not loads.
         let method = if number % 2 == 0 { "GET" } else { "PROPFIND" };
         let answer = client.send(method, &format!("/{number}"), &[]).await;
         assert_eq!(answer.status(), 503, "{answer:?}");
@@ -208,7 +208,7 @@ async fn head_of_a_stale_response_is_answered_while_the_origin_fails() {
         assert_eq!((answer.status(), answer.outcome(), origin.count()), (200, "fallback", count));
     }
     let count = origin.count();
-    // It asks for a validation, which nobody can do.
+    // It asks for a validation, which is impossible.
     let answer = send(&proxy, "HEAD", "/stale", &["Cache-Control: no-cache"]).await;
     assert_eq!((answer.status(), origin.count()), (503, count));
 }

@@ -19,7 +19,7 @@ use tokio::io::AsyncWriteExt;
 
 use crate::serve::support::*;
 
-/// Heads of responses that belong to one user: none of them says that other users may have them. `OWNER` stands for the user.
+/// Heads of responses that belong to one user: no head says that other users may have them. `OWNER` stands for the user.
 const OWNED: [&str; 21] = [
     "Content-Type: text/html",
     "Expires: 0",
@@ -67,7 +67,7 @@ const DIRECTIVES: [&str; 8] = [
 ];
 const OUTCOMES: usize = 10;
 
-/// The user that a request is of; `""`: nobody.
+/// The user of a request; `""`: none.
 fn user_of(request: &ReceivedRequest) -> String {
     let cookie = request.field("cookie").and_then(|cookie| cookie.strip_prefix("user="));
     cookie.or(request.field("authorization")).unwrap_or_default().to_owned()

@@ -162,7 +162,7 @@ async fn declared_lifetime_applies_to_a_path_that_the_origin_may_take_for_anothe
 #[tokio::test]
 async fn error_that_the_leader_caused_is_for_the_leader() {
     const WAITERS: usize = 10;
-    // The errors of large headers, of a blocked address, and of everybody.
+    // The errors of large headers, of a blocked address, and of all clients.
     for (status, is_for_all, loads) in
         [("400 Bad Request", false, 2), ("403 Forbidden", false, 2), ("403 Forbidden", true, 3)]
     {

@@ -75,7 +75,7 @@ async fn purge_without_permission_is_refused_and_removes_nothing() {
     let wrong = "Authorization: Bearer open-sesame-open-sesamE";
     for (settings, field, status) in [
         ("[log]\nformat = \"none\"".to_owned(), "X: y", 405),
-        // Without a token everyone is admitted to the admin listener, and nobody here.
+        // Without a token every client is admitted to the admin listener, and none here.
         (admin(""), "X: y", 405),
         (admin(&token), "X: y", 403),
         (admin(&token), wrong, 403),

@@ -1,4 +1,4 @@
-//! Rejected and private answers beside a page for all: what they leave of it.
+//! Rejected and private answers compared with a page for all: what they leave of it.
 
 use std::sync::{
     Arc,

@@ -116,12 +116,12 @@ impl Cell {
         self.proxy.proxy().router().routes[0].stats().outcomes.requests()
     }
 
-    /// Requests that end before the slow one, or beside it.
+    /// Requests that end before the slow one, or while it runs.
     fn others(&self) -> u64 {
         u64::from(self.transfer != Transfer::PassingThrough && self.transfer != Transfer::Upload)
     }
 
-    /// Starts the transfer, up to the head of the response or the start of the upload, of which `sent` bytes are sent.
+    /// Starts the transfer, up to the head of the response or the start of the upload, with `sent` bytes.
     async fn begin(&self, window_bytes: u32, sent: usize) -> SlowClient {
         let leader = match self.transfer {
             Transfer::Hit | Transfer::HitInPieces => {

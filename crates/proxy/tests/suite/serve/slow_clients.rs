@@ -26,7 +26,7 @@ fn network(number: usize) -> [u8; 4] {
     [127, 1, u8::try_from(number).expect("a small number"), 1]
 }
 
-/// Requests of different clients, of which `sent` bytes of a body of `length` are sent.
+/// Requests of different clients, each with `sent` bytes of a body of `length`.
 async fn uploads(proxy: &ProxyServer, count: usize, length: usize, sent: usize) -> Vec<Client> {
     let mut clients = Vec::new();
     for number in 0..count {
@@ -191,7 +191,7 @@ async fn connections_of_one_client_are_bounded() {
     }
 }
 
-/// Copies and refreshed entries share a body: no reply sends it, so none of them is held.
+/// Copies and refreshed entries share a body: no reply sends it, so no copy is held.
 #[tokio::test]
 async fn shared_bodies_are_not_held_without_a_reply() {
     let body = content(100_000);

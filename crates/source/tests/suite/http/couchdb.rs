@@ -65,8 +65,8 @@ async fn reserved_names_are_refused() {
     let fill = async |id: &str, body: &'static str| {
         place.fill(&[NamedDocument { id: id.into(), body: body.into() }]).await
     };
-    assert_error(fill("_a", "{}").await, &["`_a` is no id for CouchDB: begin it with another character"]);
-    assert_error(fill("a", "[]").await, &["document `a` is no JSON object: CouchDB holds nothing else"]);
+    assert_error(fill("_a", "{}").await, &["`_a` is not an id for CouchDB: begin it with another character"]);
+    assert_error(fill("a", "[]").await, &["document `a` is not a JSON object: CouchDB holds nothing else"]);
     assert_error(
         fill("a", "{\"_a\":1}").await,
         &["others cannot be used: it ", "Bad special document member: _a"],

@@ -75,7 +75,7 @@ async fn ids_come_from_a_file_or_from_the_server_itself() {
     assert_error(silent.ids().await, &["it has no list of its documents: add ids=FILE-OR-URL"]);
     fs::write(&served, "{}").unwrap();
     let place = with(&nginx.url(), &from_server);
-    assert_error(place.open().await, &["`ids`: the list is no JSON array of strings: invalid type: map"]);
+    assert_error(place.open().await, &["`ids`: the list is not a JSON array of strings: invalid type: map"]);
     fs::remove_file(&served).unwrap();
     assert_error(place.open().await, &["`ids`: it answers 404 Not Found"]);
     let absent = format!("ids={}", encoded(&directory.path().join("absent")));
@@ -159,7 +159,7 @@ fn invalid_urls_are_refused() {
             "http://host/a b",
             "http: its path or its parameters have characters that have to be percent-encoded",
         ),
-        ("http://ada:%ff@host/", "http: its user or its password is no UTF-8"),
+        ("http://ada:%ff@host/", "http: its user or its password is not UTF-8"),
         ("http://host/?ca=file", "http: `ca` is for a server with TLS"),
         ("https://host/?ca=", "https: `ca` names no file"),
         (

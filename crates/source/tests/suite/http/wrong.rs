@@ -187,15 +187,15 @@ async fn parameters_of_the_server_are_sent_and_not_shown() {
     assert_eq!(place.to_string(), format!("{}/a?timeout=3s", raw.url()));
     assert_error(
         place.open().await.unwrap().fetch("..").await,
-        &["`..` is no id: a server takes it for a folder"],
+        &["`..` is not an id: a server takes it for a folder"],
     );
 }
 
 #[tokio::test]
 async fn other_servers_are_refused_as_couchdb() {
     for (body, expected) in [
-        ("{}", "it is no CouchDB: check host, port and database"),
-        ("<html>", "it is no CouchDB: check host, port and database"),
+        ("{}", "it is not a CouchDB: check host, port and database"),
+        ("<html>", "it is not a CouchDB: check host, port and database"),
     ] {
         let raw = Raw::start(move |_, stream| stream.write_all(ok(body).as_bytes()).is_ok());
         let place = url(&format!("couchdb://ada:secret@127.0.0.1:{}/db", raw.port()));

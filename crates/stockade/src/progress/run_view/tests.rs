@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use console::measure_text_width;
-use stockade_lab::{
-    metrics::Results,
-    run::{Measuring, RunEvent},
-};
 use stockade_model::outcome::Outcomes;
-use stockade_record::record::{Disturbance, Interval, OriginStage, Record, SCHEMA, Times};
+use stockade_record::{
+    events::{Measuring, RunEvent},
+    metrics::Results,
+    record::{Disturbance, Interval, OriginStage, Record, SCHEMA, Times},
+};
 
 use super::*;
 

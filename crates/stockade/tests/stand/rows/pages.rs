@@ -1,4 +1,4 @@
-//! Pages for everybody.
+//! Pages for all users.
 
 use stockade_services::{StackServer, photo};
 

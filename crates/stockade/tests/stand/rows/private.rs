@@ -51,7 +51,7 @@ fn page_of_user(clients: &Clients, target: &str) {
         });
         at_once(tasks.collect());
     }
-    // Somebody without a session.
+    // A user without a session.
     let nobody = User::new("nobody");
     if let Some(answer) = clients.get(target).gzip().send() {
         clients.check_owner(&nobody, &[&ann, &bob], &answer);

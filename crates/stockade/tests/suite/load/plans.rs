@@ -93,7 +93,7 @@ fn burst_sends_all_requests_at_once() {
     );
     assert_eq!(origin.count()["concurrent_requests"]["max"], 30);
 
-    // Two at a time are in flight: the others wait, and their response times include the wait. That is no figure of the server.
+    // Two at a time are in flight: the others wait, and their response times include the wait. That is not a figure of the server.
     let url = origin.url("/");
     let plan = ["--burst", "6", "--max-in-flight", "2", "--threads", "1", "--format", "json"];
     let output = load(&origin.sandbox, &[&[url.as_str()], &plan[..]].concat());

@@ -7,7 +7,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use stockade_net::proc::process_tree;
+use stockade_model::proc::process_tree;
 use stockade_services::NatsServer;
 
 use super::agent;

@@ -1,4 +1,4 @@
-//! `plan --verify`: measured beside predicted figures, or the reason why not.
+//! `plan --verify`: measured and predicted figures, or the reason why not.
 
 use std::fs;
 

@@ -100,7 +100,7 @@ fn purge_all_with_a_list_loads_the_list() {
     // An invalid list purges nothing.
     let wrong = setup.post("/purge_all", "http://origin/news\nnews\n");
     assert_eq!(wrong.status, 400);
-    assert_eq!(wrong.json()["error"], "line 2: `news` is no URL: write http://HOST/PATH");
+    assert_eq!(wrong.json()["error"], "line 2: `news` is not a URL: write http://HOST/PATH");
     assert_eq!(setup.get("/news").outcome(), "hit");
 }
 

@@ -42,7 +42,7 @@ enum Attack {
     /// Chunks of a byte.
     TinyChunks,
     Pipeline,
-    /// A large body of the cache that nobody reads.
+    /// A large body of the cache that its client does not read.
     UnreadStored,
     UnreadPassed,
     /// Stores a small body under a long URL.

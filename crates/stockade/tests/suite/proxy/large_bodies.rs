@@ -34,7 +34,7 @@ fn resident_memory_has_all_bodies_and_shrinks_after_a_purge() {
     }
     let added = most - before;
     assert!(added < (LIMIT_MIB + 16) * MIB, "{} MiB", added / MIB);
-    // It would be less if pages were not mapped, and nobody would see what the proxy takes.
+    // It would be less if pages were not mapped, and the memory of the proxy would be invisible.
     assert!(added > LIMIT_MIB * MIB * 8 / 10, "{} MiB", added / MIB);
 
     assert_eq!(admin_request(admin, "POST", "/purge_all", "").status, 200);

@@ -47,7 +47,7 @@ fn resident_memory_is_below_its_bound_on_a_day_of_changing_sizes() {
         assert!(loads.iter_mut().all(|load| load.wait().expect("a child").success()), "phase {phase}");
         assert!(peak <= BOUND_MIB, "phase {phase}: {peaks:?} MiB of {BOUND_MIB}");
     }
-    // Large bodies have taken the place of most of the small ones, of which there were 20,000.
+    // Large bodies have taken the place of most of the 20,000 small ones.
     let left = stats(admin);
     assert!(left["entries"].as_u64().is_some_and(|entries| entries < 4_000), "{left}");
     assert!(left["bytes"].as_u64().is_some_and(|bytes| bytes > (LIMIT_MIB * MIB * 6 / 10) as u64), "{left}");

@@ -20,7 +20,7 @@ fn deployed(file: &str) -> PathBuf {
 fn alerts_pass_their_unit_tests() {
     for (command, file) in [("check", "alerts.yaml"), ("test", "alerts.test.yaml")] {
         let promtool = Command::new("promtool").args([command, "rules"]).arg(deployed(file)).output();
-        let output = promtool.expect("promtool is beside prometheus");
+        let output = promtool.expect("promtool is installed with prometheus");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     }
 }

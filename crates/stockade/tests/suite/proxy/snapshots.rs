@@ -67,7 +67,7 @@ fn a_proxy_that_stops_writes_a_snapshot() {
     fs::write(&path, "something else").expect("a file");
     let (proxy, address, _) = start_proxy(&sandbox, &config, &flags);
     let line = proxy.stderr_line();
-    assert!(line.contains("this is no snapshot of a cache; the cache starts without it"), "{line}");
+    assert!(line.contains("this is not a snapshot of a cache; the cache starts without it"), "{line}");
     assert_eq!(Response::of(&get(address, "/news")).status, 200);
     let missing = sandbox.path().join("no such folder/cache.snapshot");
     let check = sandbox.stockade(&[

@@ -118,11 +118,10 @@ fn truncated_malformed_and_oversized_responses_have_their_own_class() {
 fn what_common_clients_accept_is_accepted_and_named_unless_the_client_is_strict() {
     let many = format!("HTTP/1.1 200 OK\r\n{}Content-Length: 2\r\n\r\nok", "A: b\r\n".repeat(300));
     let chunks = "2\r\nok\r\n0\r\n\r\n";
-    let beside =
-        format!("HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}");
+    let both = format!("HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}");
     for (text, deviation, keeps_alive) in [
         (many.as_str(), None, true),
-        (&beside, Some(Deviation::LengthBesideChunks), false),
+        (&both, Some(Deviation::LengthAndChunks), false),
         ("HTTP/1.1 200 OK\r\nX: a\r\n b\r\nContent-Length: 2\r\n\r\nok", Some(Deviation::Fields), true),
         ("HTTP/1.1 200 OK\r\nX : a\r\nContent-Length : 2\r\n\r\nok", Some(Deviation::Fields), true),
         ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok\r\n", Some(Deviation::LinesAfterBody), true),

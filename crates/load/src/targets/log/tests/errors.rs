@@ -26,7 +26,7 @@ fn tenth_of_the_lines_may_have_another_format() {
         error.ends_with("; 3 of 23 lines are not in the format `clf`, more than 10 %: name another format"),
         "{error}"
     );
-    // Blank lines are no lines.
+    // Blank lines do not count.
     assert!(read([&good.repeat(20), &*"\n".repeat(20), &"odd\n".repeat(3)].concat()).is_err());
     let log = read(good.repeat(90) + &"odd\n".repeat(10)).unwrap();
     assert_eq!((log.skipped().total(), log.malformed().len()), (10, 3));

@@ -1,0 +1,346 @@
+//! The registry of metrics, and the figures of an arm.
+
+mod arm;
+mod fold;
+mod results;
+mod running;
+mod telemetry;
+
+use std::{sync::LazyLock, time::Duration};
+
+use crate::{
+    histogram::Histogram,
+    record::{Role, Run},
+};
+use stockade_cache::{RequestStats, StoreStats};
+use stockade_model::{
+    telemetry::MetricKind,
+    units::{milliseconds, ratio},
+};
+
+use crate::statistics::AssumedSpread;
+
+pub use arm::{ArmFigures, Cpu, HeldFigures, OpenTotals, Rss, Stores};
+pub use fold::{FigureWindow, Fold, FoldPart, HEAT_CELLS_PER_DECADE, Moment, Used};
+pub use results::{Evidence, Results};
+pub use running::RunningFigures;
+
+/// The input of a figure.
+struct Raw<'a> {
+    run: &'a Run,
+    /// The counts in the selected seconds.
+    part: &'a FoldPart,
+}
+
+/// The unit of a metric's figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FigureUnit {
+    /// A count or a ratio.
+    Number,
+    /// Milliseconds.
+    Time,
+}
+
+/// A named figure of a run.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// Its name in expressions and references.
+    pub name: &'static str,
+    /// The unit of its figures.
+    pub unit: FigureUnit,
+    /// True if it is measured with a clock, and so differs between runs.
+    pub is_timing: bool,
+    /// True if a window of a run has a figure, too.
+    pub has_windows: bool,
+    /// The meaning of a counter of the cache; `None`: the reference explains the metric.
+    pub help: Option<&'static str>,
+    figure: Figure,
+}
+
+/// Where the figures of a metric come from.
+#[derive(Clone, Copy, Debug)]
+enum Figure {
+    Computed(fn(&Raw<'_>) -> Option<f64>),
+    /// The counter or gauge of the cache with this field name.
+    Reported(&'static str, MetricKind),
+}
+
+impl Metric {
+    fn computed(&self, raw: &Raw<'_>) -> Option<f64> {
+        match self.figure {
+            Figure::Computed(figure) => figure(raw),
+            Figure::Reported(..) => None,
+        }
+    }
+
+    /// Reads a counter or gauge from the record, which leaves out counters of 0.
+    fn reported(&self, run: &Run) -> Option<f64> {
+        match self.figure {
+            Figure::Reported(field, MetricKind::Counter) if !run.counters.is_empty() => {
+                Some(run.counters.get(field).copied().unwrap_or_default())
+            }
+            Figure::Reported(field, _) => run.counters.get(field).copied(),
+            Figure::Computed(_) => None,
+        }
+    }
+
+    /// The spread that its figure rests on in a run or a window without disturbances, of this length in seconds; 0: unknown.
+    pub(crate) fn assumed_spread(&self, seconds: u64) -> AssumedSpread {
+        match self.name.split_once('.') {
+            Some(("response" | "service" | "send_lag", statistic)) => {
+                AssumedSpread::of_undisturbed(statistic, seconds)
+            }
+            _ => AssumedSpread::Machine,
+        }
+    }
+
+    /// The metric with this name; `p99.9` is `p999`.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Self> {
+        let alias = name.strip_suffix(".p99.9").map(|distribution| format!("{distribution}.p999"));
+        let name = alias.as_deref().unwrap_or(name);
+        metrics().find(|metric| metric.name == name)
+    }
+}
+
+/// Every metric.
+pub fn metrics() -> impl Iterator<Item = &'static Metric> + Clone {
+    [COUNTS, OF_RUNS, OF_OPEN_LOADS, OF_LOAD, OF_PROXY, OF_ORIGIN, HELD, SPANS, RESPONSE, SERVICE, SEND_LAG]
+        .into_iter()
+        .flatten()
+        .chain(COUNTERS.iter())
+}
+
+/// The names that end with this part: `p99` is a part of several.
+pub fn names_with_last_part(part: &str) -> impl Iterator<Item = &'static str> + Clone {
+    metrics()
+        .map(|metric| metric.name)
+        .filter(move |name| name.strip_suffix(part).is_some_and(|rest| rest.ends_with('.')))
+}
+
+/// `cache.FIELD` for each counter of the cache, unless a metric above has that name.
+static COUNTERS: LazyLock<Vec<Metric>> = LazyLock::new(|| {
+    let requests = RequestStats::METRICS.iter().map(|metric| (metric.field, metric.kind, metric.help));
+    let store = StoreStats::METRICS.iter().map(|metric| (metric.field, metric.kind, metric.help));
+    let named =
+        requests.chain(store).map(|(field, kind, help)| (format!("cache.{field}"), field, kind, help));
+    named
+        .filter(|(name, ..)| !OF_RUNS.iter().any(|metric| metric.name == name))
+        .map(|(name, field, kind, help)| Metric {
+            help: Some(help.trim()),
+            figure: Figure::Reported(field, kind),
+            ..count(name.leak(), |_| None)
+        })
+        .collect()
+});
+
+const fn count(name: &'static str, figure: fn(&Raw<'_>) -> Option<f64>) -> Metric {
+    Metric {
+        name,
+        unit: FigureUnit::Number,
+        is_timing: false,
+        has_windows: false,
+        help: None,
+        figure: Figure::Computed(figure),
+    }
+}
+
+/// A number that a clock has a part in.
+const fn clocked(name: &'static str, figure: fn(&Raw<'_>) -> Option<f64>) -> Metric {
+    Metric { is_timing: true, ..count(name, figure) }
+}
+
+const fn timing(name: &'static str, figure: fn(&Raw<'_>) -> Option<f64>) -> Metric {
+    Metric {
+        name,
+        unit: FigureUnit::Time,
+        is_timing: true,
+        has_windows: false,
+        help: None,
+        figure: Figure::Computed(figure),
+    }
+}
+
+const fn windowed(metric: Metric) -> Metric {
+    Metric { has_windows: true, ..metric }
+}
+
+macro_rules! distribution {
+    ($name:literal, $read:expr) => {
+        [
+            windowed(timing(concat!($name, ".min"), |e| $read(e, |h| h.min()))),
+            windowed(timing(concat!($name, ".mean"), |e| $read(e, |h| h.mean()))),
+            windowed(timing(concat!($name, ".p50"), |e| $read(e, |h| h.quantile(0.50)))),
+            windowed(timing(concat!($name, ".p75"), |e| $read(e, |h| h.quantile(0.75)))),
+            windowed(timing(concat!($name, ".p90"), |e| $read(e, |h| h.quantile(0.90)))),
+            windowed(timing(concat!($name, ".p95"), |e| $read(e, |h| h.quantile(0.95)))),
+            windowed(timing(concat!($name, ".p99"), |e| $read(e, |h| h.quantile(0.99)))),
+            windowed(timing(concat!($name, ".p999"), |e| $read(e, |h| h.quantile(0.999)))),
+            windowed(timing(concat!($name, ".max"), |e| $read(e, |h| h.max()))),
+        ]
+    };
+}
+
+/// Usage of a process in a run over HTTP: memory in MiB, processor time in cores.
+macro_rules! of_process {
+    ($name:literal, $role:expr) => {
+        [
+            windowed(count(concat!($name, ".rss.max"), |e| {
+                Some(mib(e.part.usage.get(&$role)?.rss_max_bytes))
+            })),
+            windowed(count(concat!($name, ".rss.last"), |e| {
+                Some(mib(e.part.usage.get(&$role)?.rss_last_bytes))
+            })),
+            windowed(clocked(concat!($name, ".cpu.mean"), |e| {
+                let used = e.part.usage.get(&$role)?;
+                Some(used.cpu_sum / used.seconds as f64)
+            })),
+            windowed(clocked(concat!($name, ".cpu.max"), |e| Some(e.part.usage.get(&$role)?.cpu_max))),
+        ]
+    };
+}
+
+/// The unit of memory in reports.
+#[must_use]
+pub fn mib(bytes: u64) -> f64 {
+    bytes as f64 / 1_048_576.0
+}
+
+/// Counts that also exist for a window.
+static COUNTS: &[Metric] = &[
+    windowed(count("requests", |e| Some(e.part.outcomes.requests() as f64))),
+    windowed(count("failed", |e| Some(e.part.outcomes.error as f64))),
+    windowed(count("success", |e| {
+        let requests = e.part.outcomes.requests();
+        ratio(requests - e.part.outcomes.error, requests)
+    })),
+    windowed(count("outcomes.hit", |e| Some(e.part.outcomes.hit as f64))),
+    windowed(count("outcomes.stale", |e| Some(e.part.outcomes.stale as f64))),
+    windowed(count("outcomes.miss", |e| Some(e.part.outcomes.miss as f64))),
+    windowed(count("outcomes.coalesced", |e| Some(e.part.outcomes.coalesced as f64))),
+    windowed(count("outcomes.fallback", |e| Some(e.part.outcomes.fallback as f64))),
+    windowed(count("outcomes.negative", |e| Some(e.part.outcomes.negative as f64))),
+    windowed(count("outcomes.bypass", |e| Some(e.part.outcomes.bypass as f64))),
+    windowed(count("outcomes.unreported", |e| Some(e.part.outcomes.unreported as f64))),
+    windowed(count("outcomes.error", |e| Some(e.part.outcomes.error as f64))),
+    windowed(count("hit_ratio", |e| e.part.outcomes.hit_ratio())),
+    windowed(count("source_loads", |e| e.part.source_loads.map(|loads| loads as f64))),
+    windowed(count("source_loads_per_s.max", |e| e.part.source_loads_per_s_max.map(|loads| loads as f64))),
+    windowed(count("offload", |e| {
+        let (loads, requests) = (e.part.source_loads?, e.part.outcomes.requests());
+        Some(1.0 - ratio(loads, requests)?)
+    })),
+    windowed(count("retries", |e| e.part.retries.map(|retries| retries as f64))),
+    windowed(count("dropped", |e| e.part.dropped.map(|dropped| dropped as f64))),
+    windowed(timing("age.max", |e| e.part.age_max_ms)),
+];
+static OF_RUNS: &[Metric] = &[
+    count("bytes_in.total", |e| Some(e.run.bytes_in as f64)),
+    count("bytes_in.mean", |e| ratio(e.run.bytes_in, e.run.outcomes.requests())),
+    count("episodes", |e| Some(e.run.episodes as f64)),
+    count("amplification", |e| ratio(e.run.load.calls().fetch_doc, e.run.episodes)),
+    count("loads_per_request", |e| ratio(e.run.load.calls().fetch_doc, e.run.outcomes.requests())),
+    count("stores.sync", |e| Some(e.run.load.calls().store_local as f64)),
+    count("stores.async", |e| Some(e.run.load.calls().store_local_async as f64)),
+    count("stores.total", |e| {
+        let calls = e.run.load.calls();
+        Some((calls.store_local + calls.store_local_async) as f64)
+    }),
+    count("stores.skipped", |e| Some(e.run.stores_skipped as f64)),
+    count("stores.dropped", |e| Some(e.run.stores_dropped as f64)),
+    count("stores.refused", |e| Some(e.run.cache.stores_refused as f64)),
+    count("loads_rejected", |e| Some(e.run.cache.loads_rejected as f64)),
+    count("loads_refused", |e| Some(e.run.cache.loads_refused as f64)),
+    count("refreshes", |e| Some(e.run.cache.refreshes as f64)),
+    count("cache.entries", |e| Some(e.run.cache.entries as f64)),
+    count("cache.bytes_max", |e| e.run.cache.bytes_max.map(|bytes| bytes as f64)),
+    count("cache.evicted", |e| Some(e.run.cache.evicted as f64)),
+    count("cache.invalidated", |e| Some(e.run.cache.invalidated as f64)),
+    count("waiters", |e| Some(e.run.load.waiters() as f64)),
+    count("documents", |e| e.run.load.documents().map(|documents| documents as f64)),
+    count("distinct_keys", |e| e.run.load.distinct_keys().map(|keys| keys as f64)),
+];
+static OF_OPEN_LOADS: &[Metric] = &[
+    clocked("achieved_rate", |e| {
+        let open = e.run.load.open()?;
+        Some(sent_while_due(e.run) as f64 / open.duration_ms * 1e3)
+    }),
+    count("in_flight.max", |e| Some(e.run.load.open()?.in_flight_max as f64)),
+    count("source.concurrent_max", |e| e.run.load.open()?.source_concurrent_max.map(|most| most as f64)),
+    count("audit.too_old", |e| Some(e.run.load.open()?.audit?.too_old as f64)),
+    count("audit.after_invalidation", |e| Some(e.run.load.open()?.audit?.after_invalidation as f64)),
+];
+static OF_LOAD: &[Metric] = &of_process!("load", Role::Load);
+static OF_PROXY: &[Metric] = &of_process!("proxy", Role::Proxy);
+static OF_ORIGIN: &[Metric] = &of_process!("origin", Role::Origin);
+static HELD: &[Metric] = &[
+    windowed(count("proxy.entries.max", |e| Some(e.part.holds_max?.entries as f64))),
+    windowed(count("proxy.bytes.max", |e| Some(e.part.holds_max?.bytes? as f64))),
+];
+static SPANS: &[Metric] = &[
+    timing("finished", |e| Some(e.run.load.finished_ms())),
+    timing("start_skew", |e| Some(e.run.load.burst()?.start_skew_ms)),
+];
+static RESPONSE: &[Metric] = &distribution!("response", response);
+static SERVICE: &[Metric] = &distribution!("service", service);
+static SEND_LAG: &[Metric] = &distribution!("send_lag", send_lag);
+
+type Read = fn(&Histogram) -> Option<Duration>;
+
+/// Response times are known exactly at both ends; the histogram's three digits stay between them.
+fn response(raw: &Raw<'_>, read: Read) -> Option<f64> {
+    let read = milliseconds(read(&raw.part.times.response)?);
+    Some(raw.run.load.response().map_or(read, |exact| read.clamp(exact.min_ms, exact.max_ms)))
+}
+
+fn service(raw: &Raw<'_>, read: Read) -> Option<f64> {
+    // No request is served for longer than it takes.
+    let read = milliseconds(read(&raw.part.times.service)?);
+    Some(raw.run.load.response().map_or(read, |exact| read.min(exact.max_ms)))
+}
+
+fn send_lag(raw: &Raw<'_>, read: Read) -> Option<f64> {
+    read(&raw.part.times.send_lag).map(milliseconds)
+}
+
+/// Requests that were sent before the schedule was over.
+fn sent_while_due(run: &Run) -> u64 {
+    let late = run.http.as_ref().map_or(0, |http| http.sent_after_end);
+    run.outcomes.requests().saturating_sub(late)
+}
+
+/// The middle figure, or the mean of the two in the middle; `None` of none.
+#[must_use]
+pub fn median(figures: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut figures: Vec<f64> = figures.collect();
+    figures.sort_by(f64::total_cmp);
+    let middle = figures.len() / 2;
+    match figures.len() {
+        0 => None,
+        odd if odd % 2 == 1 => Some(figures[middle]),
+        _ => Some(f64::midpoint(figures[middle - 1], figures[middle])),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_metric_has_a_name_of_its_own() {
+        let names: std::collections::BTreeSet<_> = metrics().map(|metric| metric.name).collect();
+        assert_eq!(names.len(), metrics().count());
+        assert!(Metric::named("response.p999").is_some_and(|metric| metric.is_timing));
+        assert!(Metric::named("response.p99.9").is_some_and(|metric| metric.name == "response.p999"));
+        assert!(Metric::named("stores.async").is_some_and(|metric| !metric.is_timing));
+        // As `achieved_rate`, it is another one each time.
+        assert!(Metric::named("proxy.cpu.mean").is_some_and(|metric| metric.is_timing));
+    }
+
+    #[test]
+    fn median_is_in_the_middle() {
+        assert_eq!(median([3.0, 1.0, 2.0].into_iter()), Some(2.0));
+        assert_eq!(median([4.0, 1.0, 2.0, 3.0].into_iter()), Some(2.5));
+        assert_eq!(median([].into_iter()), None);
+    }
+}
