@@ -636,6 +636,24 @@ fn shown_configuration_is_complete_without_secrets() {
         |value: &Value| -> BTreeSet<String> { value.as_object().expect("a table").keys().cloned().collect() };
     let schema = schema();
     assert_eq!(keys(&shown), keys(&schema["properties"]));
+    for table in ["log", "timeouts", "bounds"] {
+        assert_eq!(keys(&shown[table]), keys(&schema["properties"][table]["properties"]), "{table}");
+    }
+    let route = schema.pointer("/properties/route/items/properties").expect("a table");
+    assert_eq!(keys(&shown["route"][0]), keys(route));
+}
+
+#[test]
+fn secrets_are_compared_and_not_shown() {
+    let file = |secret: &str| {
+        read(&format!(
+            "[cache]\nshared = \"redis://:{secret}@127.0.0.1\"\n[[origin]]\nurl = \"postgres://ada:{secret}@h/db?table=a\"\n"
+        ))
+    };
+    let (old, new) = (file("sesame"), file("simsim"));
+    assert!(!old.shown().to_string().contains("sesame") && !format!("{old:?}").contains("sesame"));
+    let changed: Vec<_> = diff(&old, &new).into_iter().map(|change| change.setting).collect();
+    assert_eq!(changed, ["cache.shared", "origin.origin"]);
 }
 
 const EXAMPLE: &str = include_str!("../../../../deploy/stockade.toml");
