@@ -56,7 +56,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use http::{
-    HeaderMap, Method, Request, StatusCode, Uri,
+    HeaderMap, Method, Request, Response, StatusCode, Uri,
     header::RETRY_AFTER,
     request::Parts,
     uri::{Authority, PathAndQuery},
@@ -313,14 +313,14 @@ impl Handler for Proxy {
         };
         drop(router);
         if let Some(reply) = ready {
-            let (response, record) = ReplyRecord::new(reply, context, start);
+            let (response, record) = complete(reply, context, start);
             return HandlerResponse::Ready(response, record);
         }
         let router = Arc::clone(&self.router);
         HandlerResponse::Pending(Box::pin(async move {
             let reply = serve(&context, body, &start.runtime, &router).await;
             context.mark_replied();
-            ReplyRecord::new(reply, context, start)
+            complete(reply, context, start)
         }))
     }
 
@@ -329,6 +329,18 @@ impl Handler for Proxy {
             reply_record::log_refusal(logger, refused, peer, &self.router.load().config);
         }
     }
+}
+
+/// The response without the fields that the route hides, whoever has set them.
+fn complete(
+    mut reply: Reply,
+    context: Arc<RequestContext>,
+    start: RequestStart,
+) -> (Response<ReplyBody>, ReplyRecord) {
+    for hidden in &context.route.config.table.hide_headers {
+        reply.response.headers_mut().remove(&hidden.0);
+    }
+    ReplyRecord::new(reply, context, start)
 }
 
 fn routing_error_reply(error: RoutingError) -> Reply {

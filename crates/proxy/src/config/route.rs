@@ -60,6 +60,8 @@ pub struct RouteTable {
     pub negative_ttl: Option<PlainDuration>,
     /// Response fields with tags for purging. Default: `["surrogate-key", "cache-tag"]`.
     pub tag_headers: Vec<HeaderFieldName>,
+    /// Response fields that clients do not get, such as `["Server", "X-Powered-By"]`. Default: none.
+    pub hide_headers: Vec<HeaderFieldName>,
     /// Query parameters to ignore and not to forward, such as `["utm_*", "fbclid"]`.
     pub ignore_query: Vec<NamePattern>,
     /// Responses with `Set-Cookie`: "refuse" (not stored), "strip" (stored without the cookie) or "store" (each client gets the same
@@ -87,6 +89,7 @@ impl Default for RouteTable {
             ttl_statuses: [200, 203, 204, 301].map(FinalStatus).to_vec(),
             negative_ttl: None,
             tag_headers: tag_headers.to_vec(),
+            hide_headers: Vec::new(),
             ignore_query: Vec::new(),
             set_cookie: SetCookie::default(),
             client_directives: ClientDirectives::default(),
