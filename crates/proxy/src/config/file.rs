@@ -4,6 +4,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use stockade_cache::spec::CacheTable;
+use stockade_http::trusted_proxies::TrustedNetwork;
 
 use super::{
     AdminConfig, ClientBounds, ClientTimeouts, HostPattern, LogConfig, ShadowConfig, SharedTierUrl,
@@ -12,7 +13,6 @@ use super::{
     route::RouteTable,
     value::{SocketAddress, Threads},
 };
-use crate::policy::forwarded::TrustedNetwork;
 
 /// The file of `stockade proxy --config FILE`. Times and sizes are strings with a unit: "250ms", "30s", "6h"; "64KiB",
 /// "256MiB". Relative paths are relative to the file's folder.
@@ -27,6 +27,7 @@ pub(super) struct ConfigFile {
     pub(super) listen_proxy_protocol: Vec<SocketAddress>,
     /// Load balancers and CDNs in front, by address or network ("10.0.0.0/8"): their `X-Forwarded-For`, `-Host` and `-Proto` and
     /// their PROXY protocol name the client. Default: none.
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     pub(super) trusted_proxies: Vec<TrustedNetwork>,
     /// Number of threads. Default: one per core.
     pub(super) threads: Option<Threads>,

@@ -10,6 +10,7 @@ use http::Uri;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
+use stockade_http::upstream::{HostHeader, QUEUE_TIMEOUT};
 use stockade_source::SourceUrl;
 
 use super::{
@@ -19,7 +20,6 @@ use super::{
         Waiting,
     },
 };
-use crate::upstream::{HostHeader, QUEUE_TIMEOUT};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct OriginConfig {

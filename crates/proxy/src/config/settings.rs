@@ -5,12 +5,12 @@ use std::{collections::BTreeMap, net::SocketAddr, num::NonZeroUsize};
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use stockade_cache::{Limit, Strategy};
+use stockade_http::trusted_proxies::TrustedProxies;
 
 use super::{
     AdminConfig, ClientBounds, ClientTimeouts, HostPattern, LogConfig, OriginConfig, RouteConfig, RouteTable,
     ShadowConfig, SharedTierUrl, SnapshotConfig, TlsFiles,
 };
-use crate::policy::forwarded::TrustedProxies;
 
 /// Declares [`Config`], and what follows from each setting.
 macro_rules! settings {

@@ -5,6 +5,7 @@ use std::{path::PathBuf, time::Duration};
 #[cfg(feature = "schema")]
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use stockade_http::{frontend::ClientPrefix, trusted_proxies::TrustedNetwork};
 use stockade_model::rate::Rate;
 
 use super::{
@@ -14,9 +15,7 @@ use super::{
         PositiveDuration, Size, SocketAddress, Streams,
     },
 };
-use crate::{
-    frontend::ClientPrefix, policy::forwarded::TrustedNetwork, serve::client_rates::ClientRateBound,
-};
+use crate::serve::client_rates::ClientRateBound;
 
 /// Certificate and key in PEM; a reload reads them again.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -43,6 +42,7 @@ pub struct AdminConfig {
     /// Clients that may send `PURGE URL` to the proxy without the token, by address or network ("127.0.0.1", "10.0.0.0/8").
     /// Default: none.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     pub purge_from: Vec<TrustedNetwork>,
 }
 

@@ -19,7 +19,6 @@ use super::{
     route::{HostPattern, NamePattern, PathPattern},
     shadow::{GhostPolicy, GhostSize, GhostTtlText},
 };
-use crate::policy::forwarded::TrustedNetwork;
 
 /// Types that a string is parsed into, and that are shown as one, each with its JSON schema.
 macro_rules! text_values {
@@ -67,7 +66,6 @@ text_values! {
     HostPattern: json_schema!({ "type": "string" });
     PathPattern: json_schema!({ "type": "string", "pattern": "^/[^*?# ]*\\*?$" });
     NamePattern: json_schema!({ "type": "string" });
-    TrustedNetwork: json_schema!({ "type": "string" });
     GhostSize: json_schema!({ "type": "string" });
     GhostPolicy: json_schema!({ "type": "string" });
     GhostTtlText: json_schema!({ "type": "string" });
