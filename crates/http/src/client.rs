@@ -106,7 +106,7 @@ pub enum ClientError {
     /// The rest of the reply is missing.
     #[error("{0}")]
     Incomplete(#[source] hyper::Error),
-    #[error("its answer is too long")]
+    #[error("length limit exceeded")]
     TooLarge,
 }
 
@@ -267,7 +267,7 @@ fn drive(driver: &mut Option<Driver>, cx: &mut Context<'_>) {
     }
 }
 
-/// Room for a reply of so many bytes.
+/// Room for a reply of `bytes_max` bytes.
 pub fn up_to(mut bytes_max: usize) -> impl FnMut(usize) -> bool {
     move |bytes| {
         let left = bytes_max.checked_sub(bytes);

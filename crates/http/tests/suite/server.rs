@@ -25,7 +25,7 @@ fn start(is_keep_alive: bool, when_full: WhenFull) -> (SocketAddr, ServerThread)
     let listener = server::bind("127.0.0.1:0".parse().expect("an address")).expect("a port");
     let address = listener.local_addr().expect("an address");
     let respond = |_: &_| Ok(|_| async { server::text::<Full<Bytes>>(StatusCode::OK, "hello") });
-    (address, ServerThread::start("test", listener, limits, respond).expect("a thread"))
+    (address, ServerThread::serve("test", listener, limits, respond).expect("a thread"))
 }
 
 fn connect(address: SocketAddr) -> TcpStream {
