@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stockade_model::time::Time;
+use stockade_model::{outcome::Outcome, time::Time};
 
 use crate::{error::InvalidStrategy, invalidation::Invalidation, random::NATS_MAX};
 
@@ -85,9 +85,9 @@ pub(crate) struct RemoteTimes {
     pub(crate) is_negative: bool,
 }
 
-/// The times of one stored value.
+/// The times of one stored value. A [simulation](crate::simulation) may count in another unit than nanoseconds, the same for all times.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Lifetime {
+pub struct Lifetime {
     /// Before this it is fresh and nothing is to be decided.
     pub(crate) due: Time,
     /// The end of its load.
@@ -100,7 +100,7 @@ pub(crate) struct Lifetime {
 /// What else follows from the expiry of a value: spans after it, the spread of xfetch, the mark of a not-found. Many caches have values
 /// without any.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Spans {
+pub struct Spans {
     /// From the expiry: how long it is served while it is refreshed.
     swr: CompactDuration,
     /// From the expiry: how long it is served at all.
@@ -113,7 +113,8 @@ pub(crate) struct Spans {
 
 /// How a value may be served at some moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FreshnessState {
+pub enum FreshnessState {
+    /// Served.
     Fresh,
     /// Fresh, and this request refreshes it.
     Refresh,
@@ -121,11 +122,39 @@ pub(crate) enum FreshnessState {
     Stale,
     /// Served if a load fails.
     StaleIfError,
+    /// Not served, as if there was no value.
     Gone,
 }
 
+/// What happens to a request, if loads do not fail and requests share them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryAnswer {
+    /// [`Coalesced`](Outcome::Coalesced): at the end of the load in flight. [`Miss`](Outcome::Miss): at the end of its own load. Else at
+    /// once.
+    pub outcome: Outcome,
+    /// The request starts a load.
+    pub starts_load: bool,
+}
+
+impl FreshnessState {
+    /// The answer to a request for a value in this state. `is_loading`: a load of its key is in flight.
+    #[inline]
+    #[must_use]
+    pub fn answer(self, is_loading: bool) -> EntryAnswer {
+        let outcome = match self {
+            Self::Fresh => return EntryAnswer { outcome: Outcome::Hit, starts_load: false },
+            Self::Refresh => Outcome::Hit,
+            Self::Stale => Outcome::Stale,
+            Self::StaleIfError | Self::Gone if is_loading => Outcome::Coalesced,
+            Self::StaleIfError | Self::Gone => Outcome::Miss,
+        };
+        EntryAnswer { outcome, starts_load: !is_loading }
+    }
+}
+
 impl Spans {
-    pub(crate) const NONE: Self = Self {
+    /// Nothing: a value is gone when it expires.
+    pub const NONE: Self = Self {
         swr: CompactDuration::ZERO,
         stale: CompactDuration::ZERO,
         kept: CompactDuration::ZERO,
@@ -136,6 +165,12 @@ impl Spans {
         let stale = swr.saturating_add(sie);
         let kept = stale.saturating_add(keep).into();
         Self { swr: swr.into(), stale: stale.into(), kept, spread_secs: 0.0 }
+    }
+
+    /// Stale for this time after the expiry, then gone.
+    #[must_use]
+    pub fn stale(swr: Duration) -> Self {
+        Self::new(swr, Duration::ZERO, Duration::ZERO)
     }
 
     fn is_fallback_only(self) -> bool {
@@ -276,14 +311,17 @@ impl Lifetime {
     pub(crate) const GONE: Self =
         Self { due: Time::ZERO, loaded: Time::ZERO, expires: Time::ZERO, spans: Spans::NONE };
 
-    /// Fresh for `ttl`, or for ever, and then stale for `swr`.
-    pub(crate) fn simple(loaded: Time, ttl: Option<Duration>, swr: Duration) -> Self {
-        let expires = ttl.map_or(Time::NEVER, |ttl| loaded + ttl);
-        Self { due: expires, loaded, expires, spans: Spans::new(swr, Duration::ZERO, Duration::ZERO) }
+    /// The times of a value whose load ended at `loaded`. A request from `due` on refreshes it, and it is fresh until `expires`.
+    #[inline]
+    #[must_use]
+    pub const fn new(loaded: Time, due: Time, expires: Time, spans: Spans) -> Self {
+        Self { due, loaded, expires, spans }
     }
 
-    /// How a value may be served at `now`, as [`LifetimeRules::state`] with the kind of refresh under which it was stored.
-    pub(crate) fn state(&self, now: Time, precisely: impl FnOnce() -> (Time, f64)) -> FreshnessState {
+    /// How a value may be served at `now`, with the kind of refresh under which it was stored. Under xfetch `precisely` returns the precise
+    /// time and an exponential random number.
+    #[inline]
+    pub fn state(&self, now: Time, precisely: impl FnOnce() -> (Time, f64)) -> FreshnessState {
         if now < self.expires {
             let is_chosen = if self.spans.spread_secs > 0.0 {
                 let (now, exponential) = precisely();
@@ -346,7 +384,9 @@ impl Lifetime {
     }
 
     /// From here on it is not stored.
-    pub(crate) fn kept_until(&self) -> Time {
+    #[inline]
+    #[must_use]
+    pub fn kept_until(&self) -> Time {
         self.spans.kept_until(self.expires)
     }
 

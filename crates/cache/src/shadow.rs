@@ -253,12 +253,13 @@ impl GhostCounts {
 
 /// The stored value of a key: what a ghost needs of it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct StoredTimes {
-    pub(crate) life: Lifetime,
+pub struct StoredTimes {
+    /// Its times.
+    pub life: Lifetime,
     /// In bytes, with a limit in bytes.
-    pub(crate) weight: u32,
+    pub weight: u32,
     /// True if a request for it is loaded all the same.
-    pub(crate) is_marker: bool,
+    pub is_marker: bool,
 }
 
 /// The ghosts of one cache, which all threads share.

@@ -1,14 +1,35 @@
-//! A policy without a cache around it.
+//! What simulators of a cache have in common with it: the states of an entry, and an eviction policy without a store. Pure.
+//!
+//! ```
+//! use std::time::Duration;
+//! use stockade_cache::{
+//!     Outcome, Time,
+//!     simulation::{Lifetime, Spans},
+//! };
+//!
+//! let at = |seconds| Time::ZERO + Duration::from_secs(seconds);
+//! // Loaded at 0 s, refreshed from 50 s on, fresh until 60 s, then stale for 10 s.
+//! let life = Lifetime::new(at(0), at(50), at(60), Spans::stale(Duration::from_secs(10)));
+//! let answer = |seconds, is_loading| life.state(at(seconds), || (at(seconds), 0.0)).answer(is_loading);
+//! assert_eq!((answer(49, false).outcome, answer(49, false).starts_load), (Outcome::Hit, false));
+//! assert_eq!((answer(50, false).outcome, answer(50, false).starts_load), (Outcome::Hit, true));
+//! assert_eq!((answer(69, true).outcome, answer(69, true).starts_load), (Outcome::Stale, false));
+//! assert_eq!((answer(70, true).outcome, answer(70, false).outcome), (Outcome::Coalesced, Outcome::Miss));
+//! ```
 
 use std::time::Duration;
 
 use stockade_model::{seed::Seed, time::Time};
 
 use crate::{
-    freshness::Lifetime,
     limit::Limit,
     policy::{Policy, PolicyData, PolicyEntries, PolicyInstance, Slot},
-    shadow::{SampledGhosts, StoredTimes, first_policy},
+    shadow::{SampledGhosts, first_policy},
+};
+
+pub use crate::{
+    freshness::{EntryAnswer, FreshnessState, Lifetime, Spans},
+    shadow::StoredTimes,
 };
 
 /// An eviction policy that decides for a caller who keeps the entries: the code that runs in each shard of a
@@ -31,26 +52,6 @@ pub struct Evictor {
     entries: NumberedEntries,
     /// Under [`Policy::AUTO`].
     ghosts: SampledGhosts,
-}
-
-/// The times and the weight of a value, for [`Policy::AUTO`]: an [`Evictor`] has no clock.
-#[derive(Clone, Copy, Debug)]
-pub struct EntryTimes {
-    /// The end of its load.
-    pub loaded: Time,
-    /// For how long it is fresh from then on; `None`: for ever.
-    pub ttl: Option<Duration>,
-    /// For how long after that it is served while a load is under way.
-    pub swr: Duration,
-    /// In bytes, with a limit in bytes.
-    pub weight: u32,
-}
-
-impl EntryTimes {
-    fn stored(&self) -> StoredTimes {
-        let life = Lifetime::simple(self.loaded, self.ttl, self.swr);
-        StoredTimes { life, weight: self.weight, is_marker: false }
-    }
 }
 
 /// The hash of an entry is its number: different entries have different hashes.
@@ -105,21 +106,19 @@ impl Evictor {
     /// A request, before its [`hit`](Self::hit) or [`insert`](Self::insert). `found` is the stored value, fresh or not. Only for
     /// [`Policy::AUTO`].
     #[inline]
-    pub fn request(&mut self, entry: u32, at: Time, found: Option<EntryTimes>) {
+    pub fn request(&mut self, entry: u32, at: Time, found: Option<StoredTimes>) {
         let hash = spread(entry);
-        if self.ghosts.may_sample(hash)
-            && self.ghosts.request(hash, at, found.as_ref().map(EntryTimes::stored))
-        {
+        if self.ghosts.may_sample(hash) && self.ghosts.request(hash, at, found) {
             self.policy.switch_to(self.ghosts.chosen(), &mut self.entries);
         }
     }
 
     /// A load that took so long has ended, and its value is stored. Only for [`Policy::AUTO`].
     #[inline]
-    pub fn loaded(&mut self, entry: u32, at: Time, value: EntryTimes, took: Duration) {
+    pub fn loaded(&mut self, entry: u32, at: Time, value: StoredTimes, took: Duration) {
         let hash = spread(entry);
         if self.ghosts.may_sample(hash) {
-            self.ghosts.stored(hash, at, value.stored(), took);
+            self.ghosts.stored(hash, at, value, took);
         }
     }
 

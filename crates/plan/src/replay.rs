@@ -18,9 +18,12 @@
 //! entry keeps its room until it is replaced, evicted or swept, each store sweeps two entries, and a value that replaces another needs
 //! room in bytes in addition to it.
 
-use std::{collections::VecDeque, mem};
+use std::{collections::VecDeque, mem, time::Duration};
 
-use stockade_cache::{Limit, Policy as CachePolicy};
+use stockade_cache::{
+    Limit, Outcome, Policy as CachePolicy, Time,
+    simulation::{FreshnessState, Lifetime, Spans},
+};
 
 use crate::{
     exchange::Exchange,
@@ -190,8 +193,8 @@ pub struct Replay {
 struct KeyState {
     /// When the load of the present value ended.
     loaded_ns: u64,
-    /// For how long the present value is fresh.
-    ttl_ns: u64,
+    /// Until when the present value is fresh.
+    expires_ns: u64,
     weight: u32,
     /// Among the present keys.
     index: u32,
@@ -199,6 +202,34 @@ struct KeyState {
     loading: u32,
     /// Of the present entry.
     kind: EntryKind,
+}
+
+impl KeyState {
+    fn is_present(&self) -> bool {
+        self.index != ABSENT
+    }
+
+    /// The times of the present entry; `spans` are those of responses.
+    #[inline]
+    fn life(&self, spans: Spans) -> Lifetime {
+        let expires = Time::from_nanos(self.expires_ns);
+        let spans = if self.kind == EntryKind::Marker { Spans::NONE } else { spans };
+        Lifetime::new(Time::from_nanos(self.loaded_ns), expires, expires, spans)
+    }
+
+    /// The state of the present response. Without one it is [gone](FreshnessState::Gone).
+    #[inline]
+    fn response(&self, now: u64, spans: Spans) -> FreshnessState {
+        if !self.is_present() || self.kind == EntryKind::Marker {
+            return FreshnessState::Gone;
+        }
+        let now = Time::from_nanos(now);
+        self.life(spans).state(now, || (now, 0.0))
+    }
+
+    fn ttl_ns(&self) -> u64 {
+        if self.expires_ns == NONE { NONE } else { self.expires_ns - self.loaded_ns }
+    }
 }
 
 /// The kind of an entry.
@@ -247,6 +278,8 @@ struct CacheReplay<'a, P> {
     capacity: u64,
     /// A heavier entry is not stored.
     entry_max: u64,
+    /// How long responses are served after they expire.
+    spans: Spans,
     used: u64,
     /// When counting begins; [`NONE`]: it has.
     counts_from_ns: u64,
@@ -284,7 +317,7 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
         };
         let absent = KeyState {
             loaded_ns: 0,
-            ttl_ns: 0,
+            expires_ns: 0,
             weight: 0,
             index: ABSENT,
             loading: NOT_LOADING,
@@ -307,6 +340,7 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
             swept: 0,
             capacity,
             entry_max: setup.entry_max.map_or(capacity, |entry_max| entry_max.min(capacity)),
+            spans: Spans::stale(Duration::from_nanos(setup.swr_ns)),
             used: 0,
             counts_from_ns: trace.counted().from_ns,
             cold_until_ns: trace.counted().cold_until_ns(),
@@ -358,7 +392,7 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
         for (index, request) in trace.requests().iter().enumerate() {
             let access = self.access(index, request);
             self.count_request(request.at_ns);
-            if self.keys[access.key as usize].index == ABSENT {
+            if !self.keys[access.key as usize].is_present() {
                 self.counts.misses += 1;
                 self.counts.miss_bytes += u64::from(request.bytes);
                 self.count_load(request);
@@ -397,17 +431,14 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
         self.count_request(now);
         self.complete_loads(now, access.position);
         let state = self.keys[access.key as usize];
-        let is_loading = state.loading != NOT_LOADING;
-        let is_present = state.index != ABSENT;
-        let is_marker = is_present && state.kind == EntryKind::Marker;
-        let age = (is_present && !is_marker).then(|| now - state.loaded_ns);
-        access.ttl_ns = state.ttl_ns;
+        access.ttl_ns = state.ttl_ns();
         let exchange = request.exchange();
-        if let Some(age) = age.filter(|age| *age < state.ttl_ns && exchange.is_lookup()) {
+        let found = state.response(now, self.spans);
+        if found == FreshnessState::Fresh && exchange.is_lookup() {
             self.counts.hits += 1;
-            return self.answer(&access, age, exchange);
+            return self.answer(&access, now - state.loaded_ns, exchange);
         }
-        let stale = age.filter(|age| *age < state.ttl_ns.saturating_add(self.setup.swr_ns));
+        let is_stale = found == FreshnessState::Stale;
         if exchange.is_head() || !exchange.is_lookup() {
             self.counts.misses += 1;
             self.counts.miss_bytes += u64::from(request.bytes);
@@ -416,40 +447,38 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
             access.ttl_ns = self.ttl_ns(trace, index);
             match exchange {
                 Exchange::Write => self.invalidate(access.key),
-                Exchange::Head if stale.is_some() && state.kind == EntryKind::Ok && access.ttl_ns > 0 => {
+                Exchange::Head if is_stale && state.kind == EntryKind::Ok && access.ttl_ns > 0 => {
                     self.start(access, now, LoadEffect::Freshen(state.loaded_ns));
                 }
                 _ => {}
             }
             return;
         }
-        match stale {
-            Some(age) => {
+        let answer = found.answer(state.loading != NOT_LOADING);
+        match answer.outcome {
+            Outcome::Stale => {
                 self.counts.stale += 1;
-                self.answer(&access, age, exchange);
-                if is_loading {
-                    return;
-                }
+                self.answer(&access, now - state.loaded_ns, exchange);
             }
-            _ if is_loading => {
-                self.counts.coalesced += 1;
-                return;
-            }
+            Outcome::Coalesced => self.counts.coalesced += 1,
             _ => {
                 self.counts.misses += 1;
                 self.counts.miss_bytes += u64::from(request.bytes);
-                if is_marker && now - state.loaded_ns < MARKER_TTL_NS {
+                if state.is_present() && state.kind == EntryKind::Marker && now < state.expires_ns {
                     self.policy.on_hit(&access);
-                } else if is_present {
+                } else if state.is_present() {
                     self.policy.on_expired(&access);
                 }
             }
+        }
+        if !answer.starts_load {
+            return;
         }
         self.count_load(request);
         access.ttl_ns = self.ttl_ns(trace, index);
         let effect = if access.ttl_ns > 0 {
             LoadEffect::Store(if exchange == Exchange::Planned { EntryKind::Ok } else { EntryKind::Other })
-        } else if stale.is_some() {
+        } else if is_stale {
             LoadEffect::Remove
         } else if exchange != Exchange::NoLifetime && self.setup.marker_bytes > 0 {
             return self.start(access, now, LoadEffect::Mark);
@@ -495,7 +524,7 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
     }
 
     fn remove(&mut self, key: Key) {
-        if self.keys[key as usize].index != ABSENT {
+        if self.keys[key as usize].is_present() {
             self.policy.on_remove(key);
             self.forget(key);
         }
@@ -531,7 +560,7 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
         let is_current = state.loading == led;
         match effect {
             LoadEffect::Freshen(loaded_ns) => {
-                if state.index != ABSENT && state.loaded_ns == loaded_ns {
+                if state.is_present() && state.loaded_ns == loaded_ns {
                     // The value of a load that began before is older.
                     state.loading = NOT_LOADING;
                     access.weight = state.weight;
@@ -550,9 +579,7 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
 
     /// Stores a marker, unless a response is fresh.
     fn mark(&mut self, access: Access, now: u64) {
-        let state = &self.keys[access.key as usize];
-        let is_response = state.index != ABSENT && state.kind != EntryKind::Marker;
-        if is_response && now - state.loaded_ns < state.ttl_ns {
+        if self.keys[access.key as usize].response(now, self.spans) == FreshnessState::Fresh {
             return;
         }
         let weight = if self.is_in_bytes() { self.setup.marker_bytes } else { 1 };
@@ -581,7 +608,7 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
             return;
         }
         self.sweep(loaded_ns);
-        let is_present = |cache: &Self| cache.keys[access.key as usize].index != ABSENT;
+        let is_present = |cache: &Self| cache.keys[access.key as usize].is_present();
         if is_present(self) && self.is_in_bytes() {
             self.make_room(access, reserved);
         }
@@ -593,7 +620,8 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
             self.insert(access, reserved);
         }
         let state = &mut self.keys[access.key as usize];
-        (state.loaded_ns, state.ttl_ns, state.kind) = (loaded_ns, access.ttl_ns, kind);
+        (state.loaded_ns, state.expires_ns, state.kind) =
+            (loaded_ns, loaded_ns.saturating_add(access.ttl_ns), kind);
     }
 
     /// Inserts an absent key.
@@ -620,7 +648,7 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
     /// Removes a key that the policy has forgotten. A load that is under way goes on, and its value is not stored.
     fn forget(&mut self, key: Key) {
         let state = &mut self.keys[key as usize];
-        debug_assert_ne!(state.index, ABSENT, "the policy evicted a key that is not there");
+        debug_assert!(state.is_present(), "the policy evicted a key that is not there");
         self.used -= u64::from(state.weight);
         let index = mem::replace(&mut state.index, ABSENT);
         self.present.swap_remove(index as usize);
@@ -636,10 +664,7 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
                 self.swept = 0;
             }
             let key = self.present[self.swept];
-            let state = &self.keys[key as usize];
-            let swr_ns = if state.kind == EntryKind::Marker { 0 } else { self.setup.swr_ns };
-            let until_ns = state.loaded_ns.saturating_add(state.ttl_ns).saturating_add(swr_ns);
-            if until_ns <= now {
+            if self.keys[key as usize].life(self.spans).kept_until() <= Time::from_nanos(now) {
                 self.policy.on_remove(key);
                 self.forget(key);
             } else {

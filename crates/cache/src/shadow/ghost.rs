@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use stockade_model::time::Time;
+use stockade_model::{outcome::Outcome, time::Time};
 
 use super::{Ghost, GhostCounts, GhostTtl, StoredTimes, first_policy, sample::Keys};
 use crate::{
@@ -195,21 +195,15 @@ impl SimulatedCache {
         if state != FreshnessState::Gone {
             self.policy.on_hit(number, &entry.policy_data);
         }
-        let is_loading = entry.is_loading();
-        match state {
-            FreshnessState::Fresh if entry.life.is_negative() => return,
-            FreshnessState::Fresh => {
-                self.counts.hits += weight;
-                return;
-            }
-            FreshnessState::Refresh => self.counts.hits += weight,
-            FreshnessState::Stale => self.counts.stale += weight,
-            FreshnessState::StaleIfError | FreshnessState::Gone if is_loading => {
-                self.counts.coalesced += weight;
-            }
-            FreshnessState::StaleIfError | FreshnessState::Gone => {}
+        let answer = state.answer(entry.is_loading());
+        match answer.outcome {
+            Outcome::Hit if entry.life.is_negative() => {}
+            Outcome::Hit => self.counts.hits += weight,
+            Outcome::Stale => self.counts.stale += weight,
+            Outcome::Coalesced => self.counts.coalesced += weight,
+            _ => {}
         }
-        if !is_loading {
+        if answer.starts_load {
             self.counts.loads += weight;
             self.reload(number, known, now, keys);
         }
@@ -297,10 +291,9 @@ impl SimulatedCache {
         }
         // A load in flight is not stored.
         entry.load_ends = Time::NEVER;
-        if how != Invalidation::Hard && entry.life.kept_until() > entry.life.expires {
-            entry.life.expire(now);
-        } else {
-            self.remove(number, keys);
+        match entry.life.after_invalidation(how, now) {
+            Some(life) => entry.life = life,
+            None => self.remove(number, keys),
         }
     }
 

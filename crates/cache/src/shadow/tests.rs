@@ -269,6 +269,28 @@ fn a_ghost_forgets_the_load_of_an_invalidated_value() {
     assert_eq!((counts().hits, counts().stale, counts().loads), (0, 2, 4), "it is gone");
 }
 
+/// An invalidation with [`Invalidation::Fallback`] leaves what a failed load may need: nothing without `sie`, and with it a value that is
+/// not served stale.
+#[test]
+fn ghost_does_not_serve_stale_what_is_a_fallback_only() {
+    let limit = Limit::entries(100);
+    let at = |seconds: u32| Time::ZERO + seconds * SECOND;
+    for sie in [Duration::ZERO, 60 * SECOND] {
+        let sampled = SampledGhosts::new(Some(&Shadow::around(&limit)), Some(&limit), Seed(1));
+        let rules = crate::freshness::LifetimeRules::of(
+            Strategy { ttl: Some(60 * SECOND), swr: 60 * SECOND, sie, ..strategy(limit.clone()) }.times(),
+        );
+        let life = rules.life(None, at(0), SECOND, || 0.0);
+        let stored = StoredTimes { life, weight: 0, is_marker: false };
+        sampled.request(hash(1), at(0), Some(stored));
+        sampled.request(hash(1), at(1), Some(stored));
+        sampled.invalidate(&[position(hash(1))], Invalidation::Fallback, at(2));
+        sampled.request(hash(1), at(3), Some(stored));
+        let GhostCounts { hits, stale, loads, .. } = sampled.stats(at(4)).unwrap().ghosts[0].total;
+        assert_eq!((hits, stale, loads), (1, 0, 2), "sie {sie:?}");
+    }
+}
+
 #[test]
 fn many_requests_make_the_sample_smaller() {
     let limit = Limit::entries(1_000);

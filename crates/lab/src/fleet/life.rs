@@ -1,6 +1,9 @@
-//! Times of values and loads in a fleet, in 8 bytes. Pure.
+//! Times of values and loads in a fleet, in 12 bytes. Pure.
 
 use std::time::Duration;
+
+use stockade_cache::simulation::{FreshnessState, Lifetime, Spans};
+use stockade_model::time::Time;
 
 /// A moment or a span in [ticks](TickClock).
 pub(super) type Ticks = u32;
@@ -41,34 +44,34 @@ impl TickClock {
     }
 }
 
-/// The answer to requests that come before a value is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub(super) enum Meanwhile {
-    /// They wait for the load: [`Coalesced`](stockade_model::outcome::Outcome::Coalesced).
-    WaitForLoad = 0,
-    /// They wait for the lookup in the shared tier, which finds a fresh value: hits.
-    WaitForTier = 1,
-    /// They receive the old value, which is fresh.
-    ServeFresh = 2,
-    /// They receive the old value, which is stale.
-    ServeStale = 3,
-}
-
-/// A value of a key on one node, or its load in flight.
+/// A value of a key, or its load in flight, and the value before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Life {
-    /// When the value is there, and in the two top bits a [`Meanwhile`].
+    /// When the value is there, and in the top bit whether it comes from the shared tier.
     ready: u32,
     /// When it stops being fresh.
     pub(super) expires: Ticks,
+    /// The expiry of the value that is there until then; 0: there is none.
+    expires_before: Ticks,
 }
 
 impl Life {
     const READY: u32 = (1 << 30) - 1;
+    const FROM_TIER: u32 = 1 << 31;
 
-    pub(super) fn new(ready: Ticks, meanwhile: Meanwhile, expires: Ticks) -> Self {
-        Self { ready: ready.min(Self::READY) | (meanwhile as u32) << 30, expires }
+    /// A value that comes from a load.
+    pub(super) fn loaded(ready: Ticks, expires: Ticks) -> Self {
+        Self { ready: ready.min(Self::READY), expires, expires_before: 0 }
+    }
+
+    /// A value that comes from the shared tier.
+    pub(super) fn from_tier(ready: Ticks, expires: Ticks) -> Self {
+        Self { ready: ready.min(Self::READY) | Self::FROM_TIER, expires, expires_before: 0 }
+    }
+
+    /// Until then a value that expires at this time is there; 0: none.
+    pub(super) fn replacing(self, expires_before: Ticks) -> Self {
+        Self { expires_before, ..self }
     }
 
     /// When the value is there.
@@ -76,14 +79,60 @@ impl Life {
         self.ready & Self::READY
     }
 
-    pub(super) fn meanwhile(self) -> Meanwhile {
-        match self.ready >> 30 {
-            0 => Meanwhile::WaitForLoad,
-            1 => Meanwhile::WaitForTier,
-            2 => Meanwhile::ServeFresh,
-            _ => Meanwhile::ServeStale,
-        }
+    /// True if a request before that is a hit in the shared tier.
+    pub(super) fn is_from_tier(self) -> bool {
+        self.ready & Self::FROM_TIER != 0
     }
+
+    /// The expiry of the value that is there at `now`; 0: there is none.
+    pub(super) fn expires_at(self, now: Ticks) -> Ticks {
+        if now < self.ready() { self.expires_before } else { self.expires }
+    }
+}
+
+/// The states of values in a fleet, which all have the same times after their load: those of the cache's own rule, with a tick in place of
+/// a nanosecond.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct States {
+    /// How long before its expiry a value is refreshed.
+    early: Ticks,
+    spans: Spans,
+}
+
+impl States {
+    pub(super) fn new(early: Ticks, swr: Ticks) -> Self {
+        Self { early, spans: Spans::stale(Duration::from_nanos(swr.into())) }
+    }
+
+    fn times(self, expires: Ticks) -> Lifetime {
+        let moment = |ticks| if expires == NEVER { Time::NEVER } else { time(ticks) };
+        Lifetime::new(Time::ZERO, moment(self.due(expires)), moment(expires), self.spans)
+    }
+
+    /// When a request for the value refreshes it.
+    pub(super) fn due(self, expires: Ticks) -> Ticks {
+        expires.saturating_sub(self.early)
+    }
+
+    /// The state of a value that expires then; 0: there is none.
+    #[inline]
+    pub(super) fn state(self, expires: Ticks, now: Ticks) -> FreshnessState {
+        if expires == 0 {
+            return FreshnessState::Gone;
+        }
+        let now = time(now);
+        self.times(expires).state(now, || (now, 0.0))
+    }
+
+    /// True if the value is not stored any more.
+    #[inline]
+    pub(super) fn is_gone(self, life: Life, now: Ticks) -> bool {
+        self.times(life.expires).kept_until() <= time(now)
+    }
+}
+
+fn time(ticks: Ticks) -> Time {
+    Time::from_nanos(ticks.into())
 }
 
 #[cfg(test)]
@@ -102,12 +151,23 @@ mod tests {
     }
 
     #[test]
-    fn life_keeps_its_times() {
-        for meanwhile in
-            [Meanwhile::WaitForLoad, Meanwhile::WaitForTier, Meanwhile::ServeFresh, Meanwhile::ServeStale]
-        {
-            let life = Life::new(123_456_789, meanwhile, NEVER);
-            assert_eq!((life.ready(), life.meanwhile(), life.expires), (123_456_789, meanwhile, NEVER));
+    fn value_before_is_there_until_the_load_ends() {
+        let life = Life::from_tier(100, NEVER).replacing(70);
+        assert_eq!(
+            (life.ready(), life.is_from_tier(), life.expires_at(99), life.expires_at(100)),
+            (100, true, 70, NEVER)
+        );
+        assert!(!Life::loaded(100, 200).is_from_tier());
+        let states = States::new(10, 20);
+        for (expires, now, expected) in [
+            (100, 89, FreshnessState::Fresh),
+            (100, 90, FreshnessState::Refresh),
+            (100, 100, FreshnessState::Stale),
+            (100, 120, FreshnessState::Gone),
+            (0, 5, FreshnessState::Gone),
+            (NEVER, NEVER - 1, FreshnessState::Fresh),
+        ] {
+            assert_eq!(states.state(expires, now), expected, "{expires} at {now}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The memories of all nodes, for the keys of one partition.
 
 use super::{
-    life::{Life, Ticks},
+    life::{Life, States, Ticks},
     table::ExpiringTable,
 };
 
@@ -40,13 +40,12 @@ impl NodeMemories {
         }
     }
 
-    /// Adds a key that the node does not store. `kept` is how long a value stays after its expiry. Returns true if another value was
-    /// evicted for it.
+    /// Adds a key that the node does not store. Returns true if another value was evicted for it.
     #[inline]
-    pub(super) fn add(&mut self, node: u32, key: u32, life: Life, now: Ticks, kept: Ticks) -> bool {
+    pub(super) fn add(&mut self, node: u32, key: u32, life: Life, now: Ticks, states: States) -> bool {
         match self {
-            Self::Unlimited(memories) => memories.add(node, key, life, now, kept),
-            Self::Limited(memories) => memories.add(node, key, life, now, kept),
+            Self::Unlimited(memories) => memories.add(node, key, life, now, states),
+            Self::Limited(memories) => memories.add(node, key, life, now, states),
         }
     }
 
@@ -67,18 +66,14 @@ impl NodeMemories {
     }
 
     /// The values that are stored at `now`.
-    pub(super) fn count(&self, now: Ticks, kept: Ticks) -> u64 {
+    pub(super) fn count(&self, now: Ticks, states: States) -> u64 {
         match self {
             Self::Unlimited(memories) => {
-                memories.0.values().filter(|life| !is_gone(*life, now, kept)).count() as u64
+                memories.0.values().filter(|life| !states.is_gone(*life, now)).count() as u64
             }
-            Self::Limited(memories) => memories.count(now, kept),
+            Self::Limited(memories) => memories.count(now, states),
         }
     }
-}
-
-fn is_gone(life: Life, now: Ticks, kept: Ticks) -> bool {
-    life.expires.saturating_add(kept) <= now
 }
 
 /// Memories without a limit.
@@ -99,8 +94,8 @@ impl UnlimitedMemories {
         Some((place, self.0.get(place)))
     }
 
-    fn add(&mut self, node: u32, key: u32, life: Life, now: Ticks, kept: Ticks) -> bool {
-        self.0.add(Self::id(node, key), life, |life| is_gone(*life, now, kept));
+    fn add(&mut self, node: u32, key: u32, life: Life, now: Ticks, states: States) -> bool {
+        self.0.add(Self::id(node, key), life, |life| states.is_gone(*life, now));
         false
     }
 }
@@ -133,10 +128,10 @@ impl LimitedMemories {
 
     /// The entry to remove from a full memory, as an offset: an expired one, or the first without a mark from the hand on, whose marks
     /// are removed on the way.
-    fn choose(&mut self, node: usize, now: Ticks, kept: Ticks) -> (usize, bool) {
+    fn choose(&mut self, node: usize, now: Ticks, states: States) -> (usize, bool) {
         let first = node * self.room;
         let lives = &self.lives[first..first + self.room];
-        if let Some(expired) = lives.iter().position(|life| is_gone(*life, now, kept)) {
+        if let Some(expired) = lives.iter().position(|life| states.is_gone(*life, now)) {
             return (expired, false);
         }
         let mut at = self.nodes[node].hand as usize;
@@ -171,11 +166,11 @@ impl LimitedMemories {
         Some((place, life))
     }
 
-    fn add(&mut self, node: u32, key: u32, life: Life, now: Ticks, kept: Ticks) -> bool {
+    fn add(&mut self, node: u32, key: u32, life: Life, now: Ticks, states: States) -> bool {
         let node = node as usize;
         let mut was_evicted = false;
         if self.nodes[node].len as usize == self.room {
-            let (at, is_evicted) = self.choose(node, now, kept);
+            let (at, is_evicted) = self.choose(node, now, states);
             self.remove(node, at, is_evicted);
             was_evicted = is_evicted;
         }
@@ -199,11 +194,11 @@ impl LimitedMemories {
         self.nodes.fill(Node::default());
     }
 
-    fn count(&self, now: Ticks, kept: Ticks) -> u64 {
+    fn count(&self, now: Ticks, states: States) -> u64 {
         let of = |(node, state): (usize, &Node)| {
             let first = node * self.room;
             let lives = &self.lives[first..first + state.len as usize];
-            lives.iter().filter(|life| !is_gone(**life, now, kept)).count() as u64
+            lives.iter().filter(|life| !states.is_gone(**life, now)).count() as u64
         };
         self.nodes.iter().enumerate().map(of).sum()
     }
@@ -211,10 +206,14 @@ impl LimitedMemories {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::life::Meanwhile, *};
+    use super::*;
+
+    fn stale_for(swr: Ticks) -> States {
+        States::new(0, swr)
+    }
 
     fn fresh(expires: Ticks) -> Life {
-        Life::new(0, Meanwhile::WaitForLoad, expires)
+        Life::loaded(0, expires)
     }
 
     fn keys(memories: &LimitedMemories) -> Vec<u32> {
@@ -226,15 +225,15 @@ mod tests {
         let mut memories = LimitedMemories::new(2);
         memories.reset(3);
         for key in [10, 11, 12] {
-            assert!(!memories.add(0, key, fresh(1_000), 0, 0));
+            assert!(!memories.add(0, key, fresh(1_000), 0, stale_for(0)));
         }
         assert!(memories.look_up(0, 10, 0).is_some());
-        assert!(memories.add(0, 13, fresh(1_000), 0, 0));
+        assert!(memories.add(0, 13, fresh(1_000), 0, stale_for(0)));
         assert_eq!(keys(&memories), [10, 12, 13]);
         // The hand stands at 12, and comes to 10, whose mark is removed, last.
-        assert!(memories.add(0, 14, fresh(1_000), 0, 0));
+        assert!(memories.add(0, 14, fresh(1_000), 0, stale_for(0)));
         assert_eq!(keys(&memories), [10, 13, 14]);
-        assert_eq!((memories.look_up(1, 10, 0), memories.count(0, 0)), (None, 3));
+        assert_eq!((memories.look_up(1, 10, 0), memories.count(0, stale_for(0))), (None, 3));
     }
 
     #[test]
@@ -242,13 +241,13 @@ mod tests {
         let mut memories = LimitedMemories::new(1);
         memories.reset(3);
         for (key, expires) in [(10, 1_000), (11, 50), (12, 1_000)] {
-            memories.add(0, key, fresh(expires), 0, 0);
+            memories.add(0, key, fresh(expires), 0, stale_for(0));
         }
-        assert!(!memories.add(0, 13, fresh(1_000), 60, 0));
+        assert!(!memories.add(0, 13, fresh(1_000), 60, stale_for(0)));
         assert_eq!(keys(&memories), [10, 12, 13]);
         // A value that may still be served stale stays.
-        assert_eq!((memories.count(1_000, 0), memories.count(1_000, 100)), (0, 3));
+        assert_eq!((memories.count(1_000, stale_for(0)), memories.count(1_000, stale_for(100))), (0, 3));
         memories.clear();
-        assert_eq!(memories.count(0, 0), 0);
+        assert_eq!(memories.count(0, stale_for(0)), 0);
     }
 }

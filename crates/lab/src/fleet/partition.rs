@@ -1,6 +1,7 @@
 //! One partition of the keys: its requests, and what they find on the nodes and in the shared tier.
 
 use rand::RngExt;
+use stockade_cache::simulation::FreshnessState;
 use stockade_load::schedule::ThinnedDueTimes;
 use stockade_model::{
     outcome::Outcome,
@@ -10,7 +11,7 @@ use stockade_model::{
 use super::{
     Fleet, FleetEventKind, Route,
     keys::PartitionKeys,
-    life::{Life, Meanwhile, NEVER, TickClock, Ticks},
+    life::{Life, NEVER, States, TickClock, Ticks},
     memory::NodeMemories,
     table::ExpiringTable,
     tally::FleetTally,
@@ -23,9 +24,7 @@ pub(super) struct Rules<'a> {
     clock: TickClock,
     /// [`NEVER`]: values do not expire.
     ttl: Ticks,
-    swr: Ticks,
-    /// How long before its expiry a value is refreshed.
-    early: Option<Ticks>,
+    states: States,
     tier_latency: Ticks,
     events: Vec<(Ticks, FleetEventKind)>,
 }
@@ -41,8 +40,7 @@ impl<'a> Rules<'a> {
             fleet,
             clock,
             ttl: cache.ttl.map_or(NEVER, ticks),
-            swr: ticks(cache.swr),
-            early,
+            states: States::new(early.unwrap_or(0), ticks(cache.swr)),
             tier_latency: fleet.tier.as_ref().map_or(0, |tier| ticks(tier.latency)),
             events: fleet.events.iter().map(|event| (ticks(event.at), event.kind)).collect(),
         }
@@ -105,16 +103,6 @@ fn node_of(rank: f64, nodes: u32) -> u32 {
     u32::try_from((u128::from(hash) * u128::from(nodes)) >> 64).unwrap_or_default()
 }
 
-/// A value in the shared tier, or the load that will store it.
-#[derive(Clone, Copy, Debug, Default)]
-struct TierValue {
-    /// When it is in the tier.
-    ready: Ticks,
-    expires: Ticks,
-    /// The expiry of the value that is in the tier before; 0: the tier has no value.
-    expires_before: Ticks,
-}
-
 /// The result of a lookup beyond the node's memory.
 struct Fetched {
     outcome: Outcome,
@@ -128,7 +116,7 @@ pub(super) struct Partition<'a> {
     rules: &'a Rules<'a>,
     tally: FleetTally,
     memories: NodeMemories,
-    tier: ExpiringTable<TierValue>,
+    tier: ExpiringTable<Life>,
     /// From when on the next load of a key opens an episode.
     episodes: ExpiringTable<Ticks>,
     /// A bit for each key: it was requested.
@@ -178,7 +166,7 @@ impl<'a> Partition<'a> {
         events.for_each(|(at, kind)| self.apply(*kind, *at));
         let seen: u32 = self.seen.iter().map(|bits| bits.count_ones()).sum();
         self.tally.counts.distinct_keys += u64::from(seen);
-        self.tally.counts.entries += self.memories.count(now, rules.swr);
+        self.tally.counts.entries += self.memories.count(now, rules.states);
     }
 
     fn apply(&mut self, event: FleetEventKind, now: Ticks) {
@@ -186,7 +174,7 @@ impl<'a> Partition<'a> {
             FleetEventKind::FlushSharedTier => self.tier.clear(),
             FleetEventKind::RestartNodes => self.memories.clear(),
             FleetEventKind::Purge => {
-                self.tally.counts.invalidated += self.memories.count(now, self.rules.swr);
+                self.tally.counts.invalidated += self.memories.count(now, self.rules.states);
                 self.memories.clear();
                 self.tier.clear();
                 self.episodes.clear();
@@ -200,54 +188,39 @@ impl<'a> Partition<'a> {
         let FleetRequest { at: now, key, node } = request;
         let Some((place, life)) = self.memories.look_up(node, key, now) else {
             let fetched = self.fetch(key, now, None);
-            let is_evicted = self.memories.add(node, key, fetched.life, now, self.rules.swr);
+            let is_evicted = self.memories.add(node, key, fetched.life, now, self.rules.states);
             self.tally.counts.evicted += u64::from(is_evicted);
             return (fetched.outcome, fetched.answered);
         };
-        if now < life.ready() {
-            return self.answer_during_load(place, life, key, now);
-        }
-        if now < life.expires {
-            if self.rules.early.is_some_and(|early| now >= life.expires.saturating_sub(early))
-                && life.expires != NEVER
-            {
-                self.tally.counts.refreshes_early += 1;
-                self.refresh(place, life, key, now, Meanwhile::ServeFresh);
-            }
-            return (Outcome::Hit, now);
-        }
-        if now < life.expires.saturating_add(self.rules.swr) {
-            self.tally.counts.refreshes_swr += 1;
-            self.refresh(place, life, key, now, Meanwhile::ServeStale);
-            return (Outcome::Stale, now);
-        }
-        let fetched = self.fetch(key, now, None);
-        self.memories.set(place, fetched.life);
-        (fetched.outcome, fetched.answered)
-    }
-
-    fn answer_during_load(&mut self, place: usize, life: Life, key: u32, now: Ticks) -> (Outcome, Ticks) {
-        match life.meanwhile() {
-            Meanwhile::ServeFresh => (Outcome::Hit, now),
-            Meanwhile::ServeStale => (Outcome::Stale, now),
-            Meanwhile::WaitForTier => (Outcome::Hit, life.ready()),
-            Meanwhile::WaitForLoad if self.rules.fleet.cache.coalesces => {
+        let is_loading = now < life.ready();
+        let answer = self.rules.states.state(life.expires_at(now), now).answer(is_loading);
+        match answer.outcome {
+            Outcome::Coalesced if life.is_from_tier() => return (Outcome::Hit, life.ready()),
+            Outcome::Coalesced if self.rules.fleet.cache.coalesces => {
                 self.tally.counts.waiters += 1;
-                (Outcome::Coalesced, life.ready())
+                return (Outcome::Coalesced, life.ready());
             }
-            Meanwhile::WaitForLoad => {
+            Outcome::Coalesced | Outcome::Miss => {
                 let fetched = self.fetch(key, now, None);
-                let ready = life.ready().min(fetched.life.ready());
-                self.memories.set(place, Life::new(ready, Meanwhile::WaitForLoad, fetched.life.expires));
-                (fetched.outcome, fetched.answered)
+                let stored = match is_loading {
+                    true => Life::loaded(life.ready().min(fetched.life.ready()), fetched.life.expires),
+                    false => fetched.life,
+                };
+                self.memories.set(place, stored);
+                return (fetched.outcome, fetched.answered);
             }
+            _ => {}
         }
-    }
-
-    /// Replaces a value without a wait.
-    fn refresh(&mut self, place: usize, life: Life, key: u32, now: Ticks, meanwhile: Meanwhile) {
-        let fetched = self.fetch(key, now, Some(life.expires));
-        self.memories.set(place, Life::new(fetched.life.ready(), meanwhile, fetched.life.expires));
+        if answer.starts_load {
+            let refreshes = match answer.outcome {
+                Outcome::Hit => &mut self.tally.counts.refreshes_early,
+                _ => &mut self.tally.counts.refreshes_swr,
+            };
+            *refreshes += 1;
+            let fetched = self.fetch(key, now, Some(life.expires));
+            self.memories.set(place, fetched.life.replacing(life.expires));
+        }
+        (answer.outcome, now)
     }
 
     /// Looks a key up in the shared tier, and loads it if it is not there. `known`: the expiry of the value that this refreshes.
@@ -255,51 +228,51 @@ impl<'a> Partition<'a> {
         let rules = self.rules;
         let Some(tier) = &rules.fleet.tier else {
             let (ready, expires) = self.load(key, now);
-            let life = Life::new(ready, Meanwhile::WaitForLoad, expires);
+            let life = Life::loaded(ready, expires);
             return Fetched { outcome: Outcome::Miss, answered: ready, life };
         };
         let now = now.saturating_add(rules.tier_latency);
         let place = self.tier.find(u64::from(key));
         let value = place.map(|place| self.tier.get(place)).unwrap_or_default();
-        let is_ready = now >= value.ready;
+        let is_ready = now >= value.ready();
         // A refresh needs a newer value than the one it refreshes.
-        let there = if is_ready { value.expires } else { value.expires_before };
+        let there = value.expires_at(now);
+        let state = rules.states.state(there, now);
         let is_newer = known.is_none_or(|known| there > known);
-        if now < there && is_newer {
+        if matches!(state, FreshnessState::Fresh | FreshnessState::Refresh) && is_newer {
             self.tally.counts.shared_hits += 1;
-            let life = Life::new(now, Meanwhile::WaitForTier, there);
+            let life = Life::from_tier(now, there);
             return Fetched { outcome: Outcome::Hit, answered: now, life };
         }
-        let is_stale = known.is_none() && there > 0 && now < there.saturating_add(rules.swr);
+        let is_stale = known.is_none() && state == FreshnessState::Stale;
         if !is_ready && tier.locks {
             if is_stale {
-                let life = Life::new(now, Meanwhile::WaitForTier, there);
+                let life = Life::from_tier(now, there);
                 return Fetched { outcome: Outcome::Stale, answered: now, life };
             }
             self.tally.counts.shared_waits += 1;
             self.tally.counts.shared_hits += 1;
-            let answered = value.ready.saturating_add(rules.tier_latency);
-            let life = Life::new(answered, Meanwhile::WaitForLoad, value.expires);
+            let answered = value.ready().saturating_add(rules.tier_latency);
+            let life = Life::loaded(answered, value.expires);
             return Fetched { outcome: Outcome::Coalesced, answered, life };
         }
         self.tally.counts.shared_misses += 1;
         let (loaded, expires) = self.load(key, now);
         let stored = loaded.saturating_add(rules.tier_latency);
-        let ready = if is_ready { stored } else { stored.min(value.ready) };
-        let kept = there > 0 && now < there.saturating_add(rules.swr);
-        let stored = TierValue { ready, expires, expires_before: if kept { there } else { 0 } };
+        let ready = if is_ready { stored } else { stored.min(value.ready()) };
+        let kept = if state == FreshnessState::Gone { 0 } else { there };
+        let stored = Life::loaded(ready, expires).replacing(kept);
         match place {
             Some(place) => self.tier.set(place, stored),
             None => {
-                let is_gone = |value: &TierValue| value.expires.saturating_add(rules.swr) <= now;
+                let is_gone = |value: &Life| rules.states.is_gone(*value, now);
                 self.tier.add(u64::from(key), stored, is_gone);
             }
         }
+        let life = Life::loaded(loaded, expires);
         if is_stale {
-            let life = Life::new(loaded, Meanwhile::ServeStale, expires);
-            return Fetched { outcome: Outcome::Stale, answered: now, life };
+            return Fetched { outcome: Outcome::Stale, answered: now, life: life.replacing(there) };
         }
-        let life = Life::new(loaded, Meanwhile::WaitForLoad, expires);
         Fetched { outcome: Outcome::Miss, answered: loaded, life }
     }
 
@@ -322,7 +295,7 @@ impl<'a> Partition<'a> {
             rules.ttl
         };
         let expires = ends.saturating_add(ttl);
-        self.open_episode(key, now, expires.saturating_sub(rules.early.unwrap_or(0)));
+        self.open_episode(key, now, rules.states.due(expires));
         (ends, expires)
     }
 

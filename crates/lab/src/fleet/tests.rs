@@ -214,6 +214,17 @@ fn refreshes_agree_with_a_full_simulation() {
     assert_agrees("swr and locks", &stale);
 }
 
+/// A value that expires while its refresh goes on is stale, and later gone: requests then wait for the load.
+#[test]
+fn slow_refreshes_agree_with_a_full_simulation() {
+    let mut slow = fleet(FleetEventKind::Purge);
+    slow.origin = "2s".parse().unwrap();
+    slow.cache.early = Some(0.8);
+    assert_agrees("slow early", &slow);
+    slow.cache.swr = Duration::from_secs(1);
+    assert_agrees("slow early and swr", &slow);
+}
+
 #[test]
 fn limit_that_is_never_reached_changes_nothing() {
     let unlimited = Fleet { keys: 1_000, ..fleet(FleetEventKind::Purge) };

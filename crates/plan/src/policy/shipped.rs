@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use stockade_cache::{
     Limit, Policy,
-    simulation::{EntryTimes, Evictor},
+    simulation::{Evictor, Lifetime, Spans, StoredTimes},
 };
 use stockade_model::{seed::Seed, time::Time};
 
@@ -49,28 +49,30 @@ impl EvictionPolicy for Shipped {
 /// `auto`: with the ghosts that choose its policy.
 pub(crate) struct ShippedAuto {
     shipped: Shipped,
-    swr: Duration,
+    spans: Spans,
     latency: Duration,
 }
 
 impl ShippedAuto {
-    fn request(&mut self, access: &Access, found: Option<EntryTimes>) {
+    fn request(&mut self, access: &Access, found: Option<StoredTimes>) {
         self.shipped.0.request(access.key, at(access), found);
     }
 
-    fn times(&self, access: &Access, loaded: Time) -> EntryTimes {
-        let ttl = (access.ttl_ns != u64::MAX).then(|| Duration::from_nanos(access.ttl_ns));
-        EntryTimes { loaded, ttl, swr: self.swr, weight: access.weight }
+    /// The times of a value that was loaded now.
+    fn times(&self, access: &Access) -> StoredTimes {
+        let expires = Time::from_nanos(access.at_ns.saturating_add(access.ttl_ns));
+        let life = Lifetime::new(at(access), expires, expires, self.spans);
+        StoredTimes { life, weight: access.weight, is_marker: false }
     }
 
     fn loaded(&mut self, access: &Access) {
-        let value = self.times(access, at(access));
+        let value = self.times(access);
         self.shipped.0.loaded(access.key, at(access), value, self.latency);
     }
 }
 
 fn at(access: &Access) -> Time {
-    Time::ZERO + Duration::from_nanos(access.at_ns)
+    Time::from_nanos(access.at_ns)
 }
 
 impl EvictionPolicy for ShippedAuto {
@@ -83,14 +85,14 @@ impl EvictionPolicy for ShippedAuto {
         let limit = Limit { policy: Policy::AUTO, ..limit };
         Self {
             shipped: Shipped(Evictor::with_limit(&limit, Seed(1))),
-            swr: Duration::from_nanos(setup.swr_ns),
+            spans: Spans::stale(Duration::from_nanos(setup.swr_ns)),
             latency: Duration::from_nanos(setup.latency_ns),
         }
     }
 
     #[inline]
     fn on_hit(&mut self, access: &Access) {
-        self.request(access, Some(self.times(access, at(access))));
+        self.request(access, Some(self.times(access)));
         self.shipped.on_hit(access);
     }
 
