@@ -333,7 +333,7 @@ impl Handler for Proxy {
     }
 }
 
-/// The response without the fields that the route hides, whoever has set them.
+/// The response without the fields that the route hides, set by the origin or by the proxy.
 fn complete(
     mut reply: Reply,
     context: Arc<RequestContext>,

@@ -1,4 +1,4 @@
-//! Values of the file: each is read from the text that a user writes, and shown as such a text.
+//! Values of the file: each is read from the text that a user writes, and shown in the same form.
 
 use std::{fmt, net::SocketAddr, str::FromStr, time::Duration};
 
