@@ -315,5 +315,7 @@ fn load_draws_in_place_and_leaves_nothing() {
     }
     let (erased, after) = output.terminal.rsplit_once("\x1b[J").expect("it is erased");
     assert_eq!(screen(&format!("{erased}\x1b[J"), 80), [""]);
-    assert!(after.starts_with("error: all of 150 requests failed"), "{after}");
+    let (record, error) = after.split_once('\n').expect("two lines");
+    assert!(record.starts_with("record, report.md and report.html in runs/load/"), "{after}");
+    assert!(error.starts_with("error: all of 150 requests failed"), "{after}");
 }
