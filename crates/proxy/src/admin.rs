@@ -93,7 +93,7 @@ pub enum AdminStartError {
     #[error("cannot listen at {address}: {error}")]
     Listen { address: SocketAddr, error: io::Error },
     #[error("cannot start the admin thread: {0}")]
-    Thread(io::Error),
+    Thread(#[from] io::Error),
 }
 
 impl AdminServer {
@@ -127,8 +127,7 @@ impl AdminServer {
                 async move { service.respond(request, &time).await }
             })
         };
-        let thread = ServerThread::start("admin", listener, limits.server, respond);
-        let thread = thread.map_err(AdminStartError::Thread)?;
+        let thread = ServerThread::serve("admin", listener, limits.server, respond)?;
         Ok(Self { address, token, warning, _thread: thread })
     }
 
