@@ -22,7 +22,7 @@ use crate::{
 ///     store: StoreMode::Async,
 ///     ..Strategy::default()
 /// };
-/// # Ok::<(), stockade_cache::UnknownPreset>(())
+/// # Ok::<(), stockade_cache::UnknownName>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Strategy {
