@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| stockade_proxy::fuzzing::framing(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| stockade_http::fuzzing::framing(data));

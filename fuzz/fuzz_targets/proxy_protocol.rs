@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| stockade_proxy::fuzzing::proxy_protocol(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| stockade_http::fuzzing::proxy_protocol(data));

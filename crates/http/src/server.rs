@@ -12,7 +12,9 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicU8, Ordering::Relaxed},
+        mpsc,
     },
+    thread::{self, JoinHandle},
     time::Duration,
 };
 
@@ -31,7 +33,7 @@ use stockade_model::time::{Live, Runtime, before};
 use tokio::{
     net::{TcpListener, TcpStream},
     runtime,
-    sync::{Notify, Semaphore},
+    sync::{Notify, Semaphore, watch},
 };
 
 const HEAD_BYTES_MAX: usize = 16 << 10;
@@ -66,6 +68,13 @@ pub enum WhenFull {
 pub struct Connections {
     limits: ServerLimits,
     free: Arc<Semaphore>,
+}
+
+/// A server on a thread of its own, which ends when this is dropped.
+#[derive(Debug)]
+pub struct ServerThread {
+    stop: watch::Sender<bool>,
+    thread: Option<JoinHandle<()>>,
 }
 
 /// The state of a connection, in the order in which connections are closed to make room for a new one.
@@ -115,6 +124,62 @@ pub fn bind(address: SocketAddr) -> io::Result<StdListener> {
 /// The runtime of a server's thread.
 pub fn runtime() -> io::Result<runtime::Runtime> {
     runtime::Builder::new_current_thread().enable_io().enable_time().thread_name("blocking").build()
+}
+
+impl ServerThread {
+    /// Serves a bound socket. `respond` is called on the new thread, within its runtime, and returns what answers requests.
+    pub fn start<S, F, B>(
+        name: &str,
+        listener: StdListener,
+        limits: ServerLimits,
+        respond: impl FnOnce(&Live) -> io::Result<S> + Send + 'static,
+    ) -> io::Result<Self>
+    where
+        S: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+        F: Future<Output = Response<B>> + Send,
+        B: Body + Send + 'static,
+        B::Data: Send,
+        B::Error: Into<BodyError>,
+    {
+        let (stop, mut stopped) = watch::channel(false);
+        let (started, is_started) = mpsc::channel();
+        let run = move || {
+            let runtime = match runtime() {
+                Ok(runtime) => runtime,
+                Err(error) => return drop(started.send(Err(error))),
+            };
+            runtime.block_on(async {
+                let time = Live::new();
+                let prepared =
+                    TcpListener::from_std(listener).and_then(|listener| Ok((listener, respond(&time)?)));
+                let (listener, respond) = match prepared {
+                    Ok(prepared) => prepared,
+                    Err(error) => return drop(started.send(Err(error))),
+                };
+                drop(started.send(Ok(())));
+                let connections = Connections::within(limits);
+                tokio::select! {
+                    _ = stopped.wait_for(|stopped| *stopped) => {}
+                    () = serve(&listener, &connections, &time, respond) => {}
+                }
+            });
+            runtime.shutdown_background();
+        };
+        let thread = Some(thread::Builder::new().name(name.to_owned()).spawn(run)?);
+        // A thread that panicked has sent nothing. Its message is on standard error.
+        is_started.recv().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))?;
+        Ok(Self { stop, thread })
+    }
+}
+
+impl Drop for ServerThread {
+    fn drop(&mut self) {
+        self.stop.send_replace(true);
+        if let Some(thread) = self.thread.take() {
+            // A panic was already printed by the panic hook.
+            let _ = thread.join();
+        }
+    }
 }
 
 /// Serves connections and never returns.
@@ -201,6 +266,7 @@ pub fn text<B: From<Bytes>>(status: StatusCode, text: impl Into<Bytes>) -> Respo
 }
 
 /// The refusal of a method that a page does not have. A page with `GET` has `HEAD` as well.
+#[must_use]
 pub fn refused_method<B: From<Bytes>>(method: &Method, allowed: &Method) -> Option<Response<B>> {
     let is_read = allowed == Method::GET;
     if method == allowed || (is_read && method == Method::HEAD) {

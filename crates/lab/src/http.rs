@@ -50,7 +50,7 @@ pub use self::{
     proxy::ProxyTarget,
     recipe::{RecipeSource, RecipeSpec},
     this_machine::ThisMachine,
-    traffic::{HttpTraffic, ReplaySettings, RequestPace, RequestPlan, RequestSource},
+    traffic::{HttpTraffic, ReplaySettings, RequestFile, RequestPace, RequestPlan, RequestSource},
     url::{CacheReset, UrlTarget},
 };
 

@@ -89,6 +89,8 @@ mod retry;
 pub mod sample;
 pub mod schedule;
 pub mod search;
+#[cfg(feature = "http")]
+pub mod settings;
 pub mod summary;
 pub mod tally;
 #[cfg(feature = "http")]

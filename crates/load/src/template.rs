@@ -1,7 +1,11 @@
 //! Request templates: what a request sends, apart from the key in its path.
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, Method, Uri, header, uri::PathAndQuery};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Uri,
+    header::{self, Entry, HOST},
+    uri::PathAndQuery,
+};
 
 use crate::url::{self, UrlError};
 
@@ -40,6 +44,14 @@ impl RequestTemplate {
     #[must_use]
     pub fn new(method: Method, url: Uri) -> Self {
         Self { method, url, headers: HeaderMap::new(), body: Bytes::new() }
+    }
+
+    /// Sends the host of its URL as `Host`, wherever it connects to, unless it has one.
+    pub fn keep_host(&mut self) {
+        let host = self.url.authority().and_then(|host| HeaderValue::from_str(host.as_str()).ok());
+        if let (Some(host), Entry::Vacant(absent)) = (host, self.headers.entry(HOST)) {
+            absent.insert(host);
+        }
     }
 
     /// Path and query, `/` if the URL has none.

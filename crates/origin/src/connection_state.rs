@@ -15,22 +15,13 @@ use crate::{fault::BrokenResponse, memfd::MemfdBody, state::OriginState};
 /// A connection ends after this time without an open request and without a byte that the client takes.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
 
-/// The requests that a listener answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ListenerRole {
-    /// Requests for routes.
-    Recipes,
-    /// Requests for the admin pages.
-    Admin,
-    Both,
-}
-
 /// One listener, on its own thread.
 #[derive(Clone)]
 pub(crate) struct ListenerContext {
     pub(crate) state: Arc<OriginState>,
     pub(crate) time: Precise,
-    pub(crate) role: ListenerRole,
+    /// It serves the admin pages as well.
+    pub(crate) has_admin_pages: bool,
 }
 
 pub(crate) struct OriginConnection {

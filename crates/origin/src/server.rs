@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    net::{Ipv4Addr, SocketAddr},
+    net::{Ipv4Addr, SocketAddr, TcpListener},
     num::NonZeroUsize,
     path::PathBuf,
     sync::{Arc, mpsc},
@@ -10,22 +10,35 @@ use std::{
     time::Duration,
 };
 
-use stockade_http::port::{ReservedPort, shared_socket};
+use http::Request;
+use stockade_http::{
+    port::{ReservedPort, shared_socket},
+    server::{self, ServerLimits, ServerThread, WhenFull},
+};
 use stockade_model::{
     seed::Seed,
     time::{Precise, Runtime},
 };
-use tokio::{net::TcpListener, runtime, sync::watch};
+use tokio::sync::watch;
 
 use crate::{
     certificate::{CertificateError, CertificateSource, ServerTls},
     connection,
-    connection_state::{ListenerContext, ListenerRole},
+    connection_state::ListenerContext,
+    service::respond_with_page,
     state::{AddRecipesError, OriginState},
 };
 
 /// Connections that wait to be accepted, per listener. The kernel may allow fewer.
 const BACKLOG: u32 = 4_096;
+/// Of a listener for the admin pages alone.
+const ADMIN_LIMITS: ServerLimits = ServerLimits {
+    connections_max: 256,
+    connection_time_max: Duration::from_mins(15),
+    head_time_max: Duration::from_secs(75),
+    is_keep_alive: true,
+    when_full: WhenFull::CloseOldest,
+};
 /// Delay before the next attempt when no file descriptor is left.
 const RETRY_DELAY: Duration = Duration::from_millis(10);
 
@@ -88,6 +101,7 @@ pub struct Origin {
     pub uncacheable_routes: Vec<String>,
     stop: watch::Sender<bool>,
     threads: Vec<JoinHandle<()>>,
+    _admin: Option<ServerThread>,
 }
 
 /// An origin could not be started.
@@ -121,9 +135,8 @@ struct ListenerThread {
     name: String,
     state: Arc<OriginState>,
     tls: Option<ServerTls>,
-    role: ListenerRole,
-    address: SocketAddr,
-    ports: Arc<Vec<ReservedPort>>,
+    has_admin_pages: bool,
+    port: Arc<ReservedPort>,
 }
 
 impl Origin {
@@ -134,7 +147,6 @@ impl Origin {
     pub fn start(options: &OriginOptions) -> Result<Self, OriginStartError> {
         let tls = options.certificate.as_ref().map(ServerTls::new).transpose()?;
         let pem = tls.as_ref().map(|tls| tls.pem.clone());
-        let has_admin_listener = options.admin.is_some();
         let state = Arc::new(OriginState::new(options, pem));
         let (stop, stopped) = watch::channel(false);
         // The caller may be inside a tokio runtime, where another one cannot block. Hence a thread.
@@ -147,31 +159,36 @@ impl Origin {
                 }
                 Ok::<_, OriginStartError>(time)
             };
-            new_runtime().map_err(OriginStartError::Thread)?.block_on(prepared)
+            server::runtime().map_err(OriginStartError::Thread)?.block_on(prepared)
         };
         let prepared = thread::scope(|scope| scope.spawn(prepare).join());
         let time = prepared.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        let mut ports = vec![reserve(options.listen)?];
-        ports.extend(options.admin.map(reserve).transpose()?);
-        let (address, admin_address) = (ports[0].address(), ports.get(1).map(ReservedPort::address));
-        let ports = Arc::new(ports);
-        let uncacheable_routes = state.routes.load().uncacheable();
-        let mut origin = Self { address, admin_address, uncacheable_routes, stop, threads: Vec::new() };
+        let failed = |address| move |error| OriginStartError::Listen { address, error };
+        let port = Arc::new(ReservedPort::bind(options.listen).map_err(failed(options.listen))?);
+        let admin =
+            options.admin.map(|address| server::bind(address).map_err(failed(address))).transpose()?;
+        let admin_address = admin.as_ref().map(TcpListener::local_addr).transpose();
+        let admin_address = admin_address.map_err(OriginStartError::Thread)?;
+        let has_admin_pages = admin.is_none();
+        let admin =
+            admin.map(|listener| start_admin(listener, Arc::clone(&state), time.clone())).transpose()?;
+        let mut origin = Self {
+            address: port.address(),
+            admin_address,
+            uncacheable_routes: state.routes.load().uncacheable(),
+            stop,
+            threads: Vec::new(),
+            _admin: admin,
+        };
         for n in 0..options.threads.get() {
             let listener = ListenerThread {
                 name: format!("worker-{n}"),
                 state: Arc::clone(&state),
                 tls: tls.clone(),
-                role: if has_admin_listener { ListenerRole::Recipes } else { ListenerRole::Both },
-                address,
-                ports: Arc::clone(&ports),
+                has_admin_pages,
+                port: Arc::clone(&port),
             };
             origin.spawn(listener, &time, stopped.clone())?;
-        }
-        if let Some(address) = admin_address {
-            let (name, role) = ("admin".to_owned(), ListenerRole::Admin);
-            let listener = ListenerThread { name, state, tls: None, role, address, ports };
-            origin.spawn(listener, &time, stopped)?;
         }
         Ok(origin)
     }
@@ -183,11 +200,12 @@ impl Origin {
         time: &Precise,
         mut stopped: watch::Receiver<bool>,
     ) -> Result<(), OriginStartError> {
-        let ListenerThread { name, state, tls, role, address, ports } = listener;
+        let ListenerThread { name, state, tls, has_admin_pages, port } = listener;
+        let address = port.address();
         let (started, start_result) = mpsc::channel();
         let time = time.clone();
         let run = move || {
-            let prepared = new_runtime().and_then(|runtime| {
+            let prepared = server::runtime().and_then(|runtime| {
                 let time = runtime.block_on(async { time.on_current_runtime() })?;
                 Ok((runtime, time))
             });
@@ -196,7 +214,7 @@ impl Origin {
                 Err(error) => return drop(started.send(Err(OriginStartError::Thread(error)))),
             };
             runtime.block_on(async {
-                let context = ListenerContext { state, time, role };
+                let context = ListenerContext { state, time, has_admin_pages };
                 let mut listener = match listen(address) {
                     Ok(listener) => Some(listener),
                     Err(error) => {
@@ -204,7 +222,7 @@ impl Origin {
                     }
                 };
                 drop(started.send(Ok(())));
-                let _ports = ports;
+                let _port = port;
                 tokio::select! {
                     _ = stopped.wait_for(|stopped| *stopped) => {}
                     () = run_listener(&mut listener, address, tls, context) => {}
@@ -228,32 +246,41 @@ impl Drop for Origin {
     }
 }
 
-fn new_runtime() -> io::Result<runtime::Runtime> {
-    runtime::Builder::new_current_thread().enable_io().enable_time().thread_name("blocking").build()
+/// Serves the admin pages on a listener of their own.
+fn start_admin(
+    listener: TcpListener,
+    state: Arc<OriginState>,
+    time: Precise,
+) -> Result<ServerThread, OriginStartError> {
+    let respond = move |_: &_| {
+        let time = time.on_current_runtime()?;
+        Ok(move |request: Request<_>| {
+            let (state, time) = (Arc::clone(&state), time.clone());
+            let (head, body) = request.into_parts();
+            async move { respond_with_page(&state, &time, head, body).await }
+        })
+    };
+    ServerThread::start("admin", listener, ADMIN_LIMITS, respond).map_err(OriginStartError::Thread)
 }
 
-fn reserve(address: SocketAddr) -> Result<ReservedPort, OriginStartError> {
-    ReservedPort::bind(address).map_err(|error| OriginStartError::Listen { address, error })
-}
-
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+fn listen(address: SocketAddr) -> io::Result<tokio::net::TcpListener> {
     shared_socket(address)?.listen(BACKLOG)
 }
 
 /// Accepts connections. Closes the listener while every route refuses connections, so that the kernel refuses them.
 async fn run_listener(
-    listener: &mut Option<TcpListener>,
+    listener: &mut Option<tokio::net::TcpListener>,
     address: SocketAddr,
     tls: Option<ServerTls>,
     context: ListenerContext,
 ) {
-    let ListenerContext { state, time, role } = context.clone();
+    let ListenerContext { state, time, .. } = context.clone();
     let mut changed = state.changed.subscribe();
     loop {
         changed.mark_unchanged();
         let now = time.now();
         let routes = state.routes.load();
-        let refuses = role != ListenerRole::Admin && routes.refuses_at(now);
+        let refuses = routes.refuses_at(now);
         let next_change = routes.next_stage_change(now);
         drop(routes);
         if refuses {
@@ -281,7 +308,7 @@ async fn run_listener(
 }
 
 /// Never returns.
-async fn accept_all(listener: &TcpListener, tls: Option<&ServerTls>, context: &ListenerContext) {
+async fn accept_all(listener: &tokio::net::TcpListener, tls: Option<&ServerTls>, context: &ListenerContext) {
     let time = &context.time;
     loop {
         match listener.accept().await {

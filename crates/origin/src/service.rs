@@ -20,13 +20,14 @@ use stockade_model::time::{Precise, Runtime, before};
 use crate::{
     admin,
     body::OriginBody,
-    connection_state::{ListenerRole, OpenRequestGuard, OriginConnection},
+    connection_state::{OpenRequestGuard, OriginConnection},
     content::{TIME_HEADER, VERSION_HEADER, default_headers},
     counters::RouteCounters,
     fault::{BrokenHead, BrokenResponse, Termination},
     response::{BufferedResponse, is_without_body, status_text},
     routes::{Disposition, OriginRoute},
     stages::Fault,
+    state::OriginState,
 };
 
 /// Bound for the next part of a request's body to arrive.
@@ -45,9 +46,8 @@ pub(crate) async fn respond(connection: Arc<OriginConnection>, request: Request<
     let path = head.uri.path();
     let is_head_request = head.method == Method::HEAD;
     let is_admin_path = path == "/_admin" || path.starts_with("/_admin/");
-    if listener.role == ListenerRole::Admin || (listener.role == ListenerRole::Both && is_admin_path) {
-        let response = admin::respond(&listener.state, &listener.time, &head, body).await;
-        return Ok(to_http(response, is_head_request, OriginBody::whole, None));
+    if listener.has_admin_pages && is_admin_path {
+        return Ok(respond_with_page(&listener.state, &listener.time, head, body).await);
     }
     let guard = connection.open_request();
     let routes = listener.state.routes.load();
@@ -70,6 +70,17 @@ pub(crate) async fn respond(connection: Arc<OriginConnection>, request: Request<
         return finish(BufferedResponse { status, headers: default_headers(), body }, guard);
     };
     respond_from_route(&connection, route, &head, guard).await
+}
+
+/// Answers a request for an admin page.
+pub(crate) async fn respond_with_page(
+    state: &OriginState,
+    time: &Precise,
+    head: Parts,
+    body: Incoming,
+) -> Response<OriginBody> {
+    let response = admin::respond(state, time, &head, body).await;
+    to_http(response, head.method == Method::HEAD, OriginBody::whole, None)
 }
 
 async fn respond_from_route(

@@ -35,19 +35,12 @@ mod stats;
 mod token;
 mod warm;
 
-use std::{
-    future::Future,
-    io,
-    net::SocketAddr,
-    sync::Arc,
-    thread::{self, JoinHandle},
-};
+use std::{future::Future, io, net::SocketAddr, sync::Arc};
 
 use http::Uri;
 use serde_json::Value;
-use stockade_http::server::{self, Connections};
+use stockade_http::server::{self, ServerThread};
 use stockade_model::time::Live;
-use tokio::{net::TcpListener, sync::watch};
 
 pub(crate) use self::token::Token;
 pub use self::{
@@ -86,8 +79,7 @@ pub struct AdminServer {
     token: Arc<Token>,
     /// Other users can read the token's file.
     pub warning: Option<String>,
-    stop: watch::Sender<bool>,
-    thread: Option<JoinHandle<()>>,
+    _thread: ServerThread,
 }
 
 /// The admin listener did not start.
@@ -127,30 +119,16 @@ impl AdminServer {
         let listener = server::bind(settings.listen).map_err(wrong)?;
         let address = listener.local_addr().map_err(wrong)?;
         let service = AdminService::new(control, Arc::clone(&token), settings.hosts.clone(), limits);
-        let (stop, mut stopped) = watch::channel(false);
-        let runtime = server::runtime().map_err(AdminStartError::Thread)?;
-        let listener = {
-            let _inside = runtime.enter();
-            TcpListener::from_std(listener).map_err(AdminStartError::Thread)?
+        let respond = move |time: &Live| {
+            let time = time.clone();
+            Ok(move |request| {
+                let (service, time) = (service.clone(), time.clone());
+                async move { service.respond(request, &time).await }
+            })
         };
-        let run = move || {
-            runtime.block_on(async {
-                let (time, connections) = (Live::new(), Connections::within(limits.server));
-                let clock = time.clone();
-                let respond = move |request| {
-                    let (service, time) = (service.clone(), clock.clone());
-                    async move { service.respond(request, &time).await }
-                };
-                tokio::select! {
-                    _ = stopped.wait_for(|stopped| *stopped) => {}
-                    () = server::serve(&listener, &connections, &time, respond) => {}
-                }
-            });
-            runtime.shutdown_background();
-        };
-        let thread =
-            thread::Builder::new().name("admin".to_owned()).spawn(run).map_err(AdminStartError::Thread)?;
-        Ok(Self { address, token, warning, stop, thread: Some(thread) })
+        let thread = ServerThread::start("admin", listener, limits.server, respond);
+        let thread = thread.map_err(AdminStartError::Thread)?;
+        Ok(Self { address, token, warning, _thread: thread })
     }
 
     /// The bound address.
@@ -171,16 +149,6 @@ impl AdminServer {
     /// Replaces the token that requests need.
     pub fn put_token(&self, token: NewToken) {
         self.token.put(token);
-    }
-}
-
-impl Drop for AdminServer {
-    fn drop(&mut self) {
-        self.stop.send_replace(true);
-        if let Some(thread) = self.thread.take() {
-            // A panic was already printed by the panic hook.
-            let _ = thread.join();
-        }
     }
 }
 

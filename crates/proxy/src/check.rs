@@ -3,12 +3,12 @@
 use std::{fmt, fs::OpenOptions, io, path::Path};
 
 use rustix::fs::{Access, access};
+use stockade_http::frontend::{CertificateFiles, ServerCertificate};
 use stockade_model::private_file::NotPrivate;
 
 use crate::{
     admin::{Token, TokenError},
     config::{Config, LogConfig, SnapshotConfig},
-    frontend::{CertificateFiles, ServerCertificate},
     serve::origin::OriginClient,
 };
 

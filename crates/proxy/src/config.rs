@@ -45,12 +45,12 @@ mod tier;
 use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use stockade_cache::Limit;
-
-use crate::{
+use stockade_http::{
     frontend::ClientPrefix,
-    policy::forwarded::{TrustedNetwork, TrustedProxies},
-    serve::client_rates::ClientRateBound,
+    trusted_proxies::{TrustedNetwork, TrustedProxies},
 };
+
+use crate::serve::client_rates::ClientRateBound;
 
 pub use self::{
     diff::{Change, diff},

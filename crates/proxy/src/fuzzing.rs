@@ -4,7 +4,6 @@
 pub use crate::{
     admin::fuzzing::check as purge,
     config::fuzzing::{check as config, patterns},
-    frontend::fuzzing::{check as framing, proxied::check as proxy_protocol},
     policy::fuzzing::{
         date::check as date, directives::check as directives, field::check as field,
         forwarded::check as forwarded, key::check as url_key, range::check as range, vary::check as vary,
@@ -28,9 +27,7 @@ mod tests {
         replay("entry", super::entry);
         replay("field", super::field);
         replay("forwarded", super::forwarded);
-        replay("framing", super::framing);
         replay("patterns", super::patterns);
-        replay("proxy_protocol", super::proxy_protocol);
         replay("purge", super::purge);
         replay("range", super::range);
         replay("url_key", super::url_key);

@@ -9,7 +9,9 @@ use std::{
     time::Duration,
 };
 
-use crate::{admin::BreakerStatus, serve::router::Router, upstream::EndpointStatus};
+use stockade_http::upstream::EndpointStatus;
+
+use crate::{admin::BreakerStatus, serve::router::Router};
 
 /// From one reading to the next.
 pub const INTERVAL: Duration = Duration::from_secs(1);

@@ -8,7 +8,8 @@
 //!   <--------- Response, its body complete or streaming
 //! ```
 //!
-//! Pure functions in [`policy`] apply the rules of HTTP; [`frontend`] and [`upstream`] handle bytes and clocks and know
+//! Pure functions in [`policy`] apply the rules of HTTP; [`frontend`](stockade_http::frontend) and
+//! [`upstream`](stockade_http::upstream) handle bytes and clocks and know
 //! nothing about caching; [`serve`] connects them.
 #![allow(
     missing_docs,
@@ -16,20 +17,16 @@
 )]
 
 pub mod admin;
-pub mod body_file;
 pub mod check;
 pub mod config;
 pub mod documents;
-pub mod frontend;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod health_watch;
-mod locks;
 pub mod log;
 mod memory;
 pub mod policy;
 pub mod serve;
 pub mod server;
 pub mod snapshot;
-pub mod upstream;

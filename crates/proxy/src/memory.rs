@@ -1,10 +1,10 @@
 //! The memory of the process, kept below the bound that operators plan for.
 //!
 //! The limit of the cache counts what entries need. An allocator holds more: after a day of small bodies their freed pieces do not
-//! make room for large ones, and bodies in the [file](crate::body_file) leave pages behind. What is resident beyond the
+//! make room for large ones, and bodies in the [file](stockade_http::body_file) leave pages behind. What is resident beyond the
 //! entries and an allowance is [set aside](stockade_cache::Cache::set_aside) from the limit, so that entries make room for it
 //! until the allocator has returned it. An allocator needs a moment for that, in which large bodies could arrive: they are not stored while
-//! the file has [no room](crate::body_file::BodyFile::has_room).
+//! the file has [no room](stockade_http::body_file::BodyFile::has_room).
 
 use std::time::Duration;
 

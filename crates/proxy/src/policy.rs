@@ -2,7 +2,7 @@
 //!
 //! | module | decides |
 //! |---|---|
-//! | [`host`], [`key`], [`vary`] | the stored response that a request selects |
+//! | [`host`](stockade_http::host), [`key`], [`vary`] | the stored response that a request selects |
 //! | [`directives`], [`freshness`], [`accept`] | if that response may answer the request |
 //! | [`conditional`], [`range`] | the status and the part of it to send |
 //! | [`storable`], [`hop`] | if a new response is stored, and its stored fields |
@@ -10,13 +10,13 @@
 //! | [`invalidate`] | the stored responses that an unsafe method invalidates |
 //! | [`cache_status`] | the `Cache-Status` field of the reply |
 //!
-//! The frontend has already refused ambiguous requests ([`crate::frontend::head`]). The tests' tables are the values of the
+//! The frontend has already refused ambiguous requests ([`stockade_http::frontend::head`]). The tests' tables are the values of the
 //! public suite [http-tests/cache-tests](https://github.com/http-tests/cache-tests).
 //!
 //! # How the shell applies it
 //!
 //! **A request arrives** (suite: `other`, `method`, `vary`, `pragma`, `cc-request`).
-//! 1. [`crate::frontend::head::check`] rejects it and closes the connection, or passes. [`hop::is_loop`]: 508.
+//! 1. [`stockade_http::frontend::head::check`] rejects it and closes the connection, or passes. [`hop::is_loop`]: 508.
 //! 2. [`hop::strip`] the request before anything else is read from it: the origin gets the head that the cache has examined.
 //! 3. [`key::CacheKey::new`]. From here on the key's path replaces the client's, also towards the origin.
 //! 4. Other methods than GET and HEAD: forwarded with the body. The [`invalidate::invalidated`] keys are removed *before*
@@ -69,13 +69,11 @@ pub mod cache_status;
 pub mod conditional;
 pub mod date;
 pub mod directives;
-mod field;
 pub mod forwarded;
 pub mod freshness;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzzing;
 pub mod hop;
-pub mod host;
 pub mod invalidate;
 pub mod key;
 pub mod override_field;

@@ -83,15 +83,17 @@ use self::{
 };
 use crate::{
     admin::{Purge, PurgeResult, PurgeTarget, Token, WarmOutcome},
-    body_file::BodyFile,
     config::Config,
-    frontend::{ClientBody, ConnectionInfo, Handler, HandlerResponse, RefusedRequest},
     log::AccessLogger,
     policy::{
         cache_status::{CacheStatus, Forward},
         hop,
         key::CacheKey,
     },
+};
+use stockade_http::{
+    body_file::BodyFile,
+    frontend::{ClientBody, ConnectionInfo, Handler, HandlerResponse, RefusedRequest},
 };
 
 /// Clones share everything.

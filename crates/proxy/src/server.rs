@@ -17,6 +17,9 @@ use std::{
 use http::Uri;
 use serde_json::Value;
 use stockade_cache::RedisTier;
+use stockade_http::frontend::{
+    self, CertificateFiles, ClientPressure, DrainSummary, Frontend, ServerCertificate,
+};
 use stockade_model::proc::{own_resident_bytes, own_unshared_bytes, raise_open_files};
 use stockade_model::time::{Runtime, Time};
 use tokio::{runtime::Handle, sync::Mutex as AsyncMutex};
@@ -25,7 +28,6 @@ use crate::{
     admin::{self, AdminServer, Control, KeyStats, ProxyStats, Purge, PurgeResult, WarmOutcome},
     check::shadow_warning,
     config::{Change, Config, LogConfig, diff},
-    frontend::{self, CertificateFiles, ClientPressure, DrainSummary, Frontend, ServerCertificate},
     health_watch::{self, HealthEvent, HealthReading, HealthWatch},
     log::{AccessLogError, AccessLogWriter},
     memory::{self, MemoryReading},

@@ -1,4 +1,4 @@
-//! The parts that the HTML pages share: the reports of the lab, and the dashboard of the proxy. Each page is one file.
+//! The parts that the HTML pages share: the reports of runs, loads and plans, and the dashboard of the proxy. Each page is one file.
 
 /// The colours of both themes as variables. `data-theme` of the root element chooses one; without it the system does.
 pub const THEME_STYLE: &str = include_str!("page/theme.css");
@@ -10,3 +10,6 @@ pub const UPLOT_NOTICE: &str = "/*! uPlot 1.6.32, (c) 2022 Leon Sorokin, MIT lic
 pub const UPLOT_SCRIPT: &str = include_str!("page/vendor/uplot.min.js");
 
 pub const UPLOT_STYLE: &str = include_str!("page/vendor/uplot.min.css");
+
+/// Defines `page`: colours, numbers as text, elements and axes, for the script of each page. It needs a body.
+pub const PAGE_SCRIPT: &str = include_str!("page/page.js");

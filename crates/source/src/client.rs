@@ -79,7 +79,7 @@ impl HttpServer {
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let trust = match (is_tls, remote.setting("ca")) {
             (true, _) if ServerName::try_from(host.as_str()).is_err() => {
-                return Err(remote.invalid("its host is no name that a certificate could have"));
+                return Err(remote.invalid("a certificate cannot have the name of its host"));
             }
             (true, Some("")) => return Err(remote.invalid("`ca` names no file")),
             (true, ca) => Some(ca.map_or(Trust::System, |ca| Trust::File(PathBuf::from(ca)))),

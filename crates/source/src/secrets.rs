@@ -35,7 +35,9 @@ pub fn masked_file(text: &str) -> String {
         };
         let (taken, after) = rest.split_at(before + length);
         shown.push_str(&taken[..before]);
-        shown.push_str(&masked(&taken[before..]));
+        let content = &taken[before..];
+        let header = if matches!(first, '"' | '\'') { masked_header(content) } else { None };
+        shown.push_str(&header.unwrap_or_else(|| masked(content)));
         rest = after;
         if matches!(first, '"' | '\'') {
             // The end of one string is not the start of another.
@@ -45,6 +47,16 @@ pub fn masked_file(text: &str) -> String {
         }
     }
     shown
+}
+
+/// A string that is a header with credentials, without its value: `Authorization: ******`. `None`: any other string.
+fn masked_header(text: &str) -> Option<String> {
+    const SECRET: [&str; 7] = ["auth", "cookie", "key", "password", "secret", "session", "token"];
+    let (name, value) = text.split_once(':')?;
+    let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    let lower = name.to_ascii_lowercase();
+    let is_secret = is_name && !value.starts_with("//") && SECRET.iter().any(|part| lower.contains(part));
+    is_secret.then(|| format!("{name}: ******"))
 }
 
 /// Masks the secrets in a message that quotes a file.

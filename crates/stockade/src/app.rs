@@ -6,12 +6,14 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use serde_json::json;
+use stockade_http::frontend::{
+    ClientBody, ConnectionInfo, Frontend, FrontendSettings, Handler, HandlerResponse,
+};
 use stockade_lab::engine::{DocumentApp, DocumentError, RunningApp};
 use stockade_load::generator::ProcessLimits;
 use stockade_model::{seed::Seed, time::Live};
 use stockade_proxy::{
     documents::{found, id, words},
-    frontend::{ClientBody, ConnectionInfo, Frontend, FrontendSettings, Handler, HandlerResponse},
     policy::cache_status::CACHE_STATUS,
 };
 use tokio::{

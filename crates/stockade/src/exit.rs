@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+#[cfg(feature = "http")]
+use stockade_http::frontend;
 use stockade_lab::{engine::EngineError, run::RunError, spec::LoadError};
 #[cfg(feature = "http")]
 use stockade_load::{generator::LoadTestError, plan};
@@ -11,7 +13,7 @@ use stockade_model::units::format_count;
 #[cfg(feature = "http")]
 use stockade_origin::{AddRecipesError, OriginStartError};
 #[cfg(feature = "http")]
-use stockade_proxy::{admin, config::ConfigError, frontend, serve::router::RouterError, server};
+use stockade_proxy::{admin, config::ConfigError, serve::router::RouterError, server};
 use stockade_record::{
     record::{Record, Verdict},
     storage::StorageError,

@@ -5,7 +5,7 @@ mod live;
 mod resolve;
 mod settings;
 
-use std::{collections::BTreeMap, path::Path, sync::Arc};
+use std::{collections::BTreeMap, ffi::OsStr, fs, io, path::PathBuf, sync::Arc};
 
 use stockade_lab::host;
 use stockade_load::{
@@ -27,7 +27,7 @@ use crate::{
     cli::{LoadArgs, OnArgs, Out},
     exit::{CommandError, Exit},
     progress::stop_on_signals,
-    run::{default_directory, print},
+    run::{default_directories, print},
     telemetry::Telemetry,
     ui::LiveUi,
 };
@@ -69,7 +69,7 @@ pub fn load(args: LoadArgs) -> Result<Exit, CommandError> {
     let title = title(&load);
     let ui = ui_address.map(|address| LiveUi::start(address, &title)).transpose()?;
     let observers: Vec<_> = ui.iter().map(|ui| Box::new(ui.observer()) as Box<dyn RunObserver>).collect();
-    let place = place.map(|chosen| chosen.unwrap_or_else(|| default_directory(Path::new("load"))));
+    let place = place.map(|chosen| chosen.unwrap_or_else(new_directory));
     let recorder = place.as_deref().and_then(|place| {
         Recorder::create(place).inspect_err(|error| say!("the load has no record: {error}")).ok()
     });
@@ -106,6 +106,15 @@ pub fn load(args: LoadArgs) -> Result<Exit, CommandError> {
     // The report comes first: an output file that could not be written does not hide it.
     finished?;
     exit(verdict, &summary, &options.expectations, was_cancelled)
+}
+
+/// A new directory in `runs/load`: another load may start in the same second. Its record reports why it cannot be made.
+fn new_directory() -> PathBuf {
+    let _ = fs::create_dir_all("runs/load");
+    let is_ours = |directory: &PathBuf| {
+        !fs::create_dir(directory).is_err_and(|error| error.kind() == io::ErrorKind::AlreadyExists)
+    };
+    default_directories(OsStr::new("load")).find(is_ours).expect("numbers do not end")
 }
 
 /// Of its page: the plan, and the server without anything secret.
@@ -155,7 +164,7 @@ fn done(tally: &Tally) -> Result<Exit, CommandError> {
 }
 
 impl Out {
-    fn unwritable(&self, error: &std::io::Error) -> CommandError {
+    fn unwritable(&self, error: &io::Error) -> CommandError {
         CommandError::Usage(format!("cannot write {}: {error}", self.path.display()))
     }
 }

@@ -2,7 +2,9 @@
 
 use std::{
     env,
+    ffi::OsStr,
     io::{self, IsTerminal, Write},
+    iter,
     path::{Path, PathBuf},
 };
 
@@ -155,12 +157,13 @@ pub fn print(report: &str) -> Result<(), CommandError> {
 /// second is `...Z-2`.
 pub fn default_directory(experiment: &Path) -> PathBuf {
     let name = experiment.file_stem().unwrap_or_default();
+    default_directories(name).find(|directory| !directory.exists()).expect("numbers do not end")
+}
+
+/// The candidates for the record of a run that starts now, the first one first.
+pub fn default_directories(name: &OsStr) -> impl Iterator<Item = PathBuf> {
     let time = clock::now().replace(':', "-");
-    let directory = |suffix: &str| PathBuf::from("runs").join(name).join(format!("{time}{suffix}"));
-    let later = (2..).map(|n| directory(&format!("-{n}")));
-    [directory("")]
-        .into_iter()
-        .chain(later)
-        .find(|directory| !directory.exists())
-        .expect("numbers do not end")
+    let suffixes = iter::once(String::new()).chain((2..).map(|n| format!("-{n}")));
+    let runs = Path::new("runs").join(name);
+    suffixes.map(move |suffix| runs.join(format!("{time}{suffix}")))
 }

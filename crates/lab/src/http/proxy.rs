@@ -109,7 +109,7 @@ impl ProxyTarget {
 
     /// The bytes of the cache if each request has a unique URL; `None`: unknown.
     fn estimated_cache_bytes(&self, environment: &Environment) -> Option<u64> {
-        if !self.load.traffic.cache_bust {
+        if !self.load.traffic.request.cache_bust {
             return None;
         }
         let recipe = self.load.origin.as_ref()?.text(&environment.folder).ok()?;

@@ -1,20 +1,22 @@
 //! The traffic of targets over HTTP.
 
 use std::{
+    fs::File,
+    io::Read,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
 use stockade_load::{
-    ClientOptions,
     generator::{LoadTest, Share},
     keys::Keys,
     plan::{ClosedLoop, EndCondition, Plan},
     schedule::{Schedule, ScheduleLimitError},
+    settings::{BODY_BYTES_MAX, RequestSettings},
     targets::{
-        log::{AccessLog, LogInput, LogReader, ReplayError, ReplayOptions, ReplayedMethods},
-        siege,
+        log::{AccessLog, HostHeader, LogInput, LogReader, ReplayError, ReplayOptions},
+        siege, vegeta,
     },
     template::RequestTemplate,
     traffic::{CacheBust, RequestOrder, Traffic as RequestStream, TrafficOptions},
@@ -22,16 +24,14 @@ use stockade_load::{
 };
 use stockade_model::{seed::Seed, units::stretched};
 
-use super::HttpError;
+use super::{HttpError, settings::file_error};
 use crate::target::Facts;
 
 #[derive(Clone, Debug)]
 pub struct HttpTraffic {
     pub requests: RequestPlan,
-    /// Each request has a unique URL.
-    pub cache_bust: bool,
-    /// The limit of a response.
-    pub timeout: Duration,
+    /// What each request has, and how it is sent.
+    pub request: RequestSettings,
     /// The most requests of an open load in flight; `None`: the most that the machine supports.
     pub max_in_flight: Option<usize>,
     /// The time for responses after the end of the load.
@@ -52,13 +52,24 @@ pub enum RequestPlan {
 pub enum RequestSource {
     /// A path; `{key}` in it is replaced by a key.
     Path { path: String, keys: Option<Keys> },
-    /// A file of URLs in siege's format; only paths and queries are used.
-    Urls {
+    /// A file of requests, of which the server is that of the target.
+    File {
+        format: RequestFile,
         /// Relative to the experiment's folder.
         file: PathBuf,
         /// In random order.
         is_random: bool,
+        hosts: HostHeader,
     },
+}
+
+/// The format of a file of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestFile {
+    /// URLs of siege.
+    Siege,
+    /// Targets of Vegeta.
+    Vegeta,
 }
 
 /// When requests start.
@@ -83,8 +94,8 @@ pub struct ReplaySettings {
     pub speed: f64,
     /// The share of its requests.
     pub share: f64,
-    /// The methods of its requests.
-    pub methods: ReplayedMethods,
+    /// The methods and hosts of its requests.
+    pub options: ReplayOptions,
     pub duration: Duration,
 }
 
@@ -160,7 +171,7 @@ impl HttpTraffic {
     pub(super) fn check_files(&self, files: &Path) -> Result<(), HttpError> {
         let base: BaseUrl = "http://localhost".parse()?;
         match &self.requests {
-            RequestPlan::Generated { source, .. } => source.targets(&base, files).map(drop),
+            RequestPlan::Generated { source, .. } => source.targets(&base, files, &self.request).map(drop),
             RequestPlan::Replayed(replay) => Ok(replay.read(files, &base).map(drop)?),
         }
     }
@@ -176,7 +187,7 @@ impl HttpTraffic {
         let base: BaseUrl = url.parse()?;
         let (targets, order, keys, plan) = match &self.requests {
             RequestPlan::Generated { source, pace } => {
-                let (targets, order, keys) = source.targets(&base, files)?;
+                let (targets, order, keys) = source.targets(&base, files, &self.request)?;
                 (targets, order, keys, pace.plan()?)
             }
             RequestPlan::Replayed(replay) => {
@@ -188,17 +199,19 @@ impl HttpTraffic {
             }
         };
         let cache_bust = match &self.requests {
-            _ if self.cache_bust => Some(CacheBust::EveryRequest(url_seed)),
+            _ if self.request.cache_bust => Some(CacheBust::EveryRequest(url_seed)),
             RequestPlan::Generated { .. } => None,
             RequestPlan::Replayed(_) => Some(CacheBust::EveryRound(url_seed)),
         };
+        let mut targets = targets;
+        targets.iter_mut().for_each(|target| self.request.add_headers(target));
         let traffic = RequestStream::new(targets, TrafficOptions { order, keys, cache_bust }, seed)?;
         Ok(LoadTest {
             id: String::new(),
             threads: None,
             plan,
             traffic: Arc::new(traffic),
-            options: ClientOptions { timeout: self.timeout, ..ClientOptions::default() },
+            options: self.request.client_options(files),
             max_in_flight: self.max_in_flight,
             drain: self.drain,
             seed,
@@ -212,8 +225,7 @@ impl HttpTraffic {
 impl ReplaySettings {
     fn read(&self, files: &Path, base: &BaseUrl) -> Result<AccessLog, ReplayError> {
         let reader = LogReader::open(&[LogInput::File(files.join(&self.log))], None)?;
-        AccessLog::read(reader, base, ReplayOptions { methods: self.methods, ..ReplayOptions::default() })?
-            .with_times()
+        AccessLog::read(reader, base, self.options)?.with_times()
     }
 }
 
@@ -222,16 +234,26 @@ impl RequestSource {
         &self,
         base: &BaseUrl,
         files: &Path,
+        request: &RequestSettings,
     ) -> Result<(Vec<RequestTemplate>, RequestOrder, Option<Keys>), HttpError> {
-        // Only paths and queries are used, not the server of the URL.
         let at = |path: &str| base.url(path).map_err(|error| HttpError::Path(format!("`{path}`: {error}")));
         match self {
             Self::Path { path, keys } => {
-                Ok((vec![RequestTemplate::get(at(path)?)], RequestOrder::Sequential, *keys))
+                let body = request.body.as_ref().map(|body| read_body(&files.join(body))).transpose()?;
+                let target = RequestTemplate::new(request.method_with(body.is_some()), at(path)?);
+                let target = RequestTemplate { body: body.unwrap_or_default().into(), ..target };
+                Ok((vec![target], RequestOrder::Sequential, *keys))
             }
-            Self::Urls { file, is_random } => {
-                let mut targets = siege::open(&files.join(file))?;
+            Self::File { format, file, is_random, hosts } => {
+                let file = files.join(file);
+                let mut targets = match format {
+                    RequestFile::Siege => siege::open(&file)?,
+                    RequestFile::Vegeta => vegeta::open(&file)?,
+                };
                 for target in &mut targets {
+                    if *hosts == HostHeader::Logged {
+                        target.keep_host();
+                    }
                     let path = target.url.path_and_query().map_or("/", |path| path.as_str());
                     target.url = at(path)?;
                 }
@@ -240,6 +262,20 @@ impl RequestSource {
             }
         }
     }
+}
+
+/// The body of every request, at most [`BODY_BYTES_MAX`].
+fn read_body(path: &Path) -> Result<Vec<u8>, HttpError> {
+    let mut body = Vec::new();
+    let file = File::open(path).and_then(|file| file.take(BODY_BYTES_MAX + 1).read_to_end(&mut body));
+    file.map_err(file_error(path))?;
+    if body.len() as u64 > BODY_BYTES_MAX {
+        return Err(HttpError::Path(format!(
+            "{} is larger than 256 MiB: send a smaller body",
+            path.display()
+        )));
+    }
+    Ok(body)
 }
 
 impl RequestPace {

@@ -10,7 +10,10 @@ use stockade_cache::spec::{
     TomlError,
     value::{DurationValue, TextValue},
 };
-use stockade_load::url::{BaseUrl, UrlError};
+use stockade_load::{
+    settings::RequestSettings,
+    url::{BaseUrl, UrlError},
+};
 use stockade_model::{nearest::remedy, units::format_duration};
 use stockade_record::record::ClockKind;
 use toml::{
@@ -141,6 +144,7 @@ pub(super) fn read_proxy(
     span: Range<usize>,
 ) -> Result<Vec<Cell>, TomlError> {
     let (settings, origin) = (proxy_settings(&mut table)?, recipe(&mut table)?);
+    let request = request_settings(&mut table)?;
     let tables: HttpTables = tables::read(table, span)?;
     let Some(cache) = &tables.cache else {
         let remedy =
@@ -153,7 +157,9 @@ pub(super) fn read_proxy(
         return Err(missing("origin's recipe", remedy));
     }
     tables.target.refuse_address(layer.arm)?;
-    tables.cells(layer, origin.as_ref(), |load| Box::new(ProxyTarget { load, settings: settings.clone() }))
+    tables.cells(layer, origin.as_ref(), &request, |load| {
+        Box::new(ProxyTarget { load, settings: settings.clone() })
+    })
 }
 
 /// Reads the tables of one test and arm of the target `app`.
@@ -163,9 +169,10 @@ pub(super) fn read_app(
     span: Range<usize>,
 ) -> Result<Vec<Cell>, TomlError> {
     let settings = app_settings(&mut table, span.clone())?;
+    let request = request_settings(&mut table)?;
     let tables: HttpTables = tables::read(table, span)?;
     tables.target.refuse_address(layer.arm)?;
-    tables.cells(layer, None, |load| Box::new(AppTarget { load, settings: settings.clone() }))
+    tables.cells(layer, None, &request, |load| Box::new(AppTarget { load, settings: settings.clone() }))
 }
 
 /// Reads the tables of one test and arm of the target `url`.
@@ -175,6 +182,7 @@ pub(super) fn read_url(
     span: Range<usize>,
 ) -> Result<Vec<Cell>, TomlError> {
     let origin = recipe(&mut table)?;
+    let request = request_settings(&mut table)?;
     let tables: HttpTables = tables::read(table, span)?;
     if let Some(cache) = &tables.cache {
         let message = "a target at a URL has a cache of its own: leave [cache] out";
@@ -200,7 +208,7 @@ pub(super) fn read_url(
             "the processes of this target are not known: write its `pid` or its `command` into [target]";
         return Err(TomlError::new(message, Some(accounting.span())));
     }
-    tables.cells(layer, origin.as_ref(), |load| {
+    tables.cells(layer, origin.as_ref(), &request, |load| {
         let (url, before, command, reset) = (url.clone(), before.clone(), command.clone(), reset.clone());
         Box::new(UrlTarget { load, url, pid, before, command, reset })
     })
@@ -212,9 +220,10 @@ impl HttpTables {
         &self,
         layer: LayerNames<'_>,
         origin: Option<&RecipeSpec>,
+        request: &RequestSettings,
         target: impl Fn(HttpLoad) -> Box<dyn Target>,
     ) -> Result<Vec<Cell>, TomlError> {
-        let loads = self.load.get_ref().read(&Some(self.load.span()))?;
+        let loads = self.load.get_ref().read(request, &Some(self.load.span()))?;
         let shortest = loads.iter().map(|(_, traffic)| traffic.duration()).min().unwrap_or_default();
         let probes = self.preflight.probes.iter().map(|probe| read_probe(probe, shortest));
         let probes = probes.collect::<Result<Vec<_>, _>>()?;
@@ -323,6 +332,31 @@ fn read_accounting(
 
 fn missing(what: &str, remedy: &str) -> TomlError {
     TomlError { message: format!("there is no {what}"), span: None, help: Some(remedy.to_owned()) }
+}
+
+/// Takes the keys of `[load]` that are flags of `stockade load`, too.
+fn request_settings(table: &mut Table<'_>) -> Result<RequestSettings, TomlError> {
+    let known = tables::keys_of::<RequestSettings>();
+    let further = tables::keys_of::<HttpLoadTable>();
+    let Some((_, value)) = table.iter_mut().find(|(key, _)| key.get_ref() == "load") else {
+        return Ok(RequestSettings::default());
+    };
+    let span = value.span();
+    let DeValue::Table(load) = value.get_mut() else { return Ok(RequestSettings::default()) };
+    let all = || known.iter().chain(further).copied();
+    if let Some(key) = load.keys().find(|key| !all().any(|name| name == key.get_ref())) {
+        let message = format!("unknown key `{}`", key.get_ref());
+        let help = Some(remedy(key.get_ref(), all()));
+        return Err(TomlError { message, span: Some(key.span()), help });
+    }
+    let mut taken = Table::new();
+    for name in known {
+        let key = load.keys().find(|key| key.get_ref() == name).cloned();
+        if let Some((key, value)) = key.and_then(|key| Some((key.clone(), load.remove(&key)?))) {
+            taken.insert(key, value);
+        }
+    }
+    tables::read(taken, span)
 }
 
 /// The settings of the proxy, as written: `[proxy]`, and `[cache]`, which stays in the table and is validated

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 use stockade_cache::spec::{file_schema, value::TextSchema};
+use stockade_load::settings::RequestSettings;
 
 use super::{
     PercentValue, Preamble, ServiceTable,
@@ -69,6 +70,7 @@ fn sections() -> Map<String, Value> {
         resolved::<FleetTables>(),
         json!({ "properties": { "origin": resolved::<RecipeOriginTable>() } }),
         json!({ "properties": { "cache": resolved::<NodeJsTable>() } }),
+        json!({ "properties": { "load": resolved::<RequestSettings>() } }),
     ];
     let mut all = tables.into_iter().reduce(joined).expect("there are tables");
     let Value::Object(mut sections) = all["properties"].take() else { return Map::new() };

@@ -2,7 +2,7 @@
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use serde_json::{Value, json};
-use stockade_record::page::{THEME_STYLE, UPLOT_NOTICE, UPLOT_SCRIPT, UPLOT_STYLE};
+use stockade_record::page::{PAGE_SCRIPT, THEME_STYLE, UPLOT_NOTICE, UPLOT_SCRIPT, UPLOT_STYLE};
 
 use super::{
     Plan, answer, cache_block, capacity_text, curve_heading, curve_table, facts, notes, outlook, route_block,
@@ -72,7 +72,7 @@ pub(super) fn render(plan: &Plan) -> String {
                     dl { @for policy in &plan.settings.policies { dt { (policy.name) } dd { (policy.summary) } } }
                 }
                 script type="application/json" id="curves" { (PreEscaped(data(plan))) }
-                script { (PreEscaped(UPLOT_NOTICE)) (PreEscaped(UPLOT_SCRIPT)) (PreEscaped(SCRIPT)) }
+                script { (PreEscaped(UPLOT_NOTICE)) (PreEscaped(UPLOT_SCRIPT)) (PreEscaped(PAGE_SCRIPT)) (PreEscaped(SCRIPT)) }
             }
         }
     }

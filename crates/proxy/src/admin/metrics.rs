@@ -4,10 +4,9 @@
 //! are `upstream`s here: `stockade_origin_*` are metrics of `stockade origin`.
 
 use stockade_cache::{GhostCounts, GhostStats, RequestStats, ShadowStats, StoreStats};
+use stockade_http::frontend::FrontendStats;
 use stockade_model::outcome::Outcomes;
 use stockade_record::telemetry::prometheus::Text;
-
-use crate::frontend::FrontendStats;
 
 use super::stats::{OriginStats, ProxyStats, RouteStats, ServerStats};
 

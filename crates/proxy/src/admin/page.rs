@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use http::{HeaderValue, StatusCode, header::CONTENT_SECURITY_POLICY};
 use sha2::{Digest, Sha256};
-use stockade_record::page::{THEME_STYLE, UPLOT_NOTICE, UPLOT_SCRIPT, UPLOT_STYLE};
+use stockade_record::page::{PAGE_SCRIPT, THEME_STYLE, UPLOT_NOTICE, UPLOT_SCRIPT, UPLOT_STYLE};
 
 use super::response::{AdminResponse, of_type};
 
@@ -16,7 +16,7 @@ struct Page {
 
 static PAGE: LazyLock<Page> = LazyLock::new(|| {
     let style = [UPLOT_STYLE, THEME_STYLE, include_str!("page/page.css")].concat();
-    let script = [UPLOT_NOTICE, UPLOT_SCRIPT, include_str!("page/page.js")].concat();
+    let script = [UPLOT_NOTICE, UPLOT_SCRIPT, PAGE_SCRIPT, include_str!("page/page.js")].concat();
     let body = include_str!("page/body.html");
     let html = format!(
         r#"<!doctype html>

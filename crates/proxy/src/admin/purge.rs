@@ -6,9 +6,8 @@ use http::{Uri, uri::PathAndQuery};
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 use stockade_cache::Invalidation;
+use stockade_http::host::is_host;
 use stockade_model::nearest::remedy;
-
-use crate::policy::host::is_host;
 
 const TAG_BYTES_MAX: usize = 1_024;
 

@@ -2,10 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 use stockade_cache::{BreakerState, RequestStats, ShadowStats, StoreStats};
+use stockade_http::frontend::FrontendStats;
 use stockade_model::{outcome::Outcomes, snapshot, telemetry::MetricValue};
 use stockade_record::telemetry::{HistogramDeclaration, TimeHistogram};
-
-use crate::frontend::FrontendStats;
 
 snapshot! {
     /// The proxy as a whole. Counters are since the start.

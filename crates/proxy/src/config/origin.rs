@@ -11,7 +11,7 @@ use stockade_source::{OpenError, SourceUrl};
 use toml::Spanned;
 
 use super::file::{HealthSection, HostHeaderName, OriginSection, PositiveDuration, Times};
-use crate::upstream::{HostHeader, QUEUE_TIMEOUT};
+use stockade_http::upstream::{HostHeader, QUEUE_TIMEOUT};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct OriginConfig {

@@ -18,6 +18,10 @@ use stockade_cache::{
     AfterWait, Fetch, HedgeAfter, Limit, LoadBounds, Strategy,
     spec::{CacheTable, Span, StatedKey, TomlError},
 };
+use stockade_http::{
+    frontend::ClientPrefix,
+    trusted_proxies::{TrustedNetwork, TrustedProxies},
+};
 use stockade_model::nearest::remedy;
 use toml::{
     Spanned,
@@ -37,11 +41,7 @@ use super::{
     shadow::{GhostSize, GhostTtlText, PolicyText, ShadowConfig},
     snapshot::SnapshotConfig,
 };
-use crate::{
-    frontend::ClientPrefix,
-    policy::forwarded::{TrustedNetwork, TrustedProxies},
-    serve::client_rates::ClientRateBound,
-};
+use crate::serve::client_rates::ClientRateBound;
 
 const FILE_BYTES_MAX: u64 = 16 << 20;
 /// Routes are searched linearly.

@@ -13,7 +13,7 @@ use super::{
     AccessLogFormat, ClientDirectives, Config, OriginConfig, OriginKind, RouteConfig, SetCookie,
     ShadowConfig, UnsafeInvalidation,
 };
-use crate::upstream::HostHeader;
+use stockade_http::upstream::HostHeader;
 
 impl Config {
     /// Every setting under its name in the file, including defaults. Times have a unit, sizes are in bytes.

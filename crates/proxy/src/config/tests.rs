@@ -7,7 +7,7 @@ use serde_json::Value;
 use stockade_cache::{AfterWait, Fetch, HedgeAfter, Policy, Strategy};
 
 use super::*;
-use crate::upstream::HostHeader;
+use stockade_http::upstream::HostHeader;
 
 const ORIGIN: &str = "[[origin]]\nname = \"app\"\nurl = \"http://127.0.0.1:9000\"\n";
 

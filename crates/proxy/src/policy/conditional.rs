@@ -9,8 +9,9 @@ use http::{
         IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, LAST_MODIFIED, VARY, WARNING,
     },
 };
+use stockade_http::field::listed;
 
-use super::{date, directives::ResponseDirectives, field::listed, hop, vary::Vary};
+use super::{date, directives::ResponseDirectives, hop, vary::Vary};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
@@ -208,8 +209,9 @@ pub fn head_effect(
         (Some(_), None) => false,
         (None, _) => true,
     };
-    let declared_length =
-        head.get(CONTENT_LENGTH).map(|value| super::field::parse_u64(value.as_bytes()) == Some(length));
+    let declared_length = head
+        .get(CONTENT_LENGTH)
+        .map(|value| stockade_http::field::parse_u64(value.as_bytes()) == Some(length));
     let is_same = same(ETAG)
         && same(LAST_MODIFIED)
         && same(CONTENT_ENCODING)

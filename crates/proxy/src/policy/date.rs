@@ -14,7 +14,7 @@ const DAYS: [&[u8]; 7] =
 /// wrong, and two-digit years are 1970 to 2069.
 #[must_use]
 pub fn parse(value: &[u8]) -> Option<SystemTime> {
-    let value = super::field::trim(value);
+    let value = stockade_http::field::trim(value);
     let (day, rest) = split_day_name(value)?;
     let parts = match (day, rest) {
         // 06 Nov 1994 08:49:37 GMT
@@ -80,7 +80,7 @@ fn zoned(rest: &[u8]) -> Option<&[u8]> {
 }
 
 fn number(digits: &[u8]) -> Option<i16> {
-    let number = super::field::parse_u64(digits)?;
+    let number = stockade_http::field::parse_u64(digits)?;
     i16::try_from(number).ok()
 }
 

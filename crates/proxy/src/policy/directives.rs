@@ -10,8 +10,7 @@ use http::{
     header::{CACHE_CONTROL, PRAGMA},
 };
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
-
-use super::field::{self, elements, listed};
+use stockade_http::field::{self, elements, listed};
 
 /// A directive that lists more fields applies to the whole response.
 const FIELDS_MAX: usize = 64;

@@ -4,17 +4,11 @@
 //! trusted proxies wrote it. Host and scheme become part of the cache key: a client whose field a trusted proxy passes on
 //! changes no response of others.
 
-use std::{
-    fmt,
-    net::{IpAddr, SocketAddr},
-    str::FromStr,
-};
+use std::net::{IpAddr, SocketAddr};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use ipnet::IpNet;
 use smallvec::SmallVec;
-
-use super::{field::listed, host::is_host};
+use stockade_http::{field::listed, host::is_host, trusted_proxies::TrustedProxies};
 
 pub const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 pub const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -22,64 +16,6 @@ pub const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-p
 
 /// Proxies between a client and this one; addresses further away are ignored.
 const PROXIES_MAX: usize = 32;
-
-/// The addresses and networks of the load balancers and CDNs that may name the client of a request.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TrustedProxies(Vec<IpNet>);
-
-/// An address, or a network in CIDR notation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TrustedNetwork(IpNet);
-
-/// Why a text is not a network.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not an address or a network: write 192.0.2.7, 10.0.0.0/8 or 2001:db8::/32")]
-pub struct TrustedNetworkError(String);
-
-impl FromStr for TrustedNetwork {
-    type Err = TrustedNetworkError;
-
-    fn from_str(text: &str) -> Result<Self, TrustedNetworkError> {
-        let address = || text.parse::<IpAddr>().map(|address| IpNet::from(address.to_canonical()));
-        let network = text.parse().or_else(|_| address());
-        network.map(Self).map_err(|_| TrustedNetworkError(text.to_owned()))
-    }
-}
-
-impl TrustedNetwork {
-    #[must_use]
-    pub fn contains(&self, address: IpAddr) -> bool {
-        self.0.contains(&address.to_canonical())
-    }
-}
-
-impl fmt::Display for TrustedNetwork {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl FromIterator<TrustedNetwork> for TrustedProxies {
-    fn from_iter<I: IntoIterator<Item = TrustedNetwork>>(networks: I) -> Self {
-        Self(networks.into_iter().map(|network| network.0).collect())
-    }
-}
-
-impl TrustedProxies {
-    #[must_use]
-    pub fn contains(&self, address: IpAddr) -> bool {
-        !self.0.is_empty() && self.0.iter().any(|network| network.contains(&address.to_canonical()))
-    }
-
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub fn networks(&self) -> impl Iterator<Item = TrustedNetwork> {
-        self.0.iter().copied().map(TrustedNetwork)
-    }
-}
 
 /// A request as trusted proxies report it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -176,6 +112,8 @@ fn push_address(text: &mut SmallVec<[u8; 64]>, address: IpAddr) {
 
 #[cfg(test)]
 mod tests {
+    use stockade_http::trusted_proxies::TrustedNetwork;
+
     use super::*;
     use crate::policy::testing::{Lines, head};
 

@@ -8,11 +8,11 @@ use http::{
     HeaderMap, StatusCode,
     header::{AGE, DATE, EXPIRES, LAST_MODIFIED},
 };
+use stockade_http::field;
 
 use super::{
     date::{self, epoch_seconds},
     directives::ResponseDirectives,
-    field,
 };
 
 /// Freshness of responses without a declared lifetime (RFC 9111, 4.2.2).

@@ -7,17 +7,14 @@ use http::{
     header::{
         AGE, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
         CONTENT_TYPE, COOKIE, DATE, ETAG, EXPIRES, HOST, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH,
-        IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED, MAX_FORWARDS, RANGE, SET_COOKIE, TE, TRAILER, UPGRADE,
-        VARY, VIA,
+        IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED, MAX_FORWARDS, RANGE, SET_COOKIE, TE, TRAILER, VARY,
+        VIA,
     },
 };
 use smallvec::SmallVec;
+use stockade_http::field::{self, listed};
 
-use super::{
-    date,
-    directives::ResponseDirectives,
-    field::{self, listed},
-};
+use super::{date, directives::ResponseDirectives};
 
 /// End-to-end fields that `Connection` cannot remove: otherwise a client could decide what is stored, for whom and for
 /// how long.
@@ -183,17 +180,6 @@ pub fn is_loop(headers: &HeaderMap, pseudonym: &str) -> bool {
         && listed(headers, &VIA).any(|hop| {
             let mut words = hop.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty());
             words.nth(1).is_some_and(|word| word.eq_ignore_ascii_case(pseudonym.as_bytes()))
-        })
-}
-
-/// True if `Upgrade` lists `websocket`. Without the upgrade an origin answers the request with a page, which a cache could
-/// store. Other protocols are optional: the request is served in HTTP/1.
-#[must_use]
-pub fn asks_for_websocket(headers: &HeaderMap) -> bool {
-    headers.contains_key(UPGRADE)
-        && listed(headers, &UPGRADE).any(|protocol| {
-            let name = protocol.split(|byte| *byte == b'/').next().unwrap_or_default();
-            name.eq_ignore_ascii_case(b"websocket")
         })
 }
 

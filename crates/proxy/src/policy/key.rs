@@ -17,7 +17,7 @@ pub struct CacheKey(Arc<str>);
 type Buffer = SmallVec<[u8; 512]>;
 
 impl CacheKey {
-    /// `authority` passes [`is_host`](super::host::is_host), or the check of a purge. An empty path becomes `/`, and the query
+    /// `authority` passes [`is_host`](stockade_http::host::is_host), or the check of a purge. An empty path becomes `/`, and the query
     /// stays as it is, even if empty.
     #[must_use]
     pub fn new(scheme: &str, authority: &str, path_and_query: &str) -> Self {

@@ -8,9 +8,9 @@ use http::{
     header::{CONTENT_RANGE, CONTENT_TYPE, DATE, ETAG, IF_RANGE, LAST_MODIFIED, RANGE},
 };
 use smallvec::SmallVec;
-use stockade_http::byte_range;
+use stockade_http::{byte_range, field::trim};
 
-use super::{conditional::strong_match, date, field::trim};
+use super::{conditional::strong_match, date};
 
 /// Requests for more parts get the whole response, as the standard allows for requests that look like an attack (RFC
 /// 9110, 14.2).

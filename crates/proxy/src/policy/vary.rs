@@ -13,8 +13,7 @@ use http::{
     },
 };
 use smallvec::SmallVec;
-
-use super::field::{elements, listed, parse_u64, trim};
+use stockade_http::field::{elements, listed, parse_u64, trim};
 
 /// A `Vary` of more fields counts as `*`.
 const FIELDS_MAX: usize = 32;

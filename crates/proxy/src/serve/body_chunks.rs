@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use super::stored::StoredBody;
-use crate::body_file::{BodyFile, ExtentWriter};
+use stockade_http::body_file::{BodyFile, ExtentWriter};
 
 /// Bodies on the heap are split into chunks of one size, so that the memory of one fits the next. Larger blocks of many sizes
 /// leave gaps; how large these are depends on the allocator (bench/README.md).
@@ -179,7 +179,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::body_file::SENDFILE_BYTES_MIN;
+    use stockade_http::body_file::SENDFILE_BYTES_MIN;
 
     fn stored_chunks(chunks: BodyChunks) -> Vec<Bytes> {
         let StoredBody::Whole(chunks) = chunks.into_body() else { panic!("the body is whole") };

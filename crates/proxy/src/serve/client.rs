@@ -4,10 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 
 use http::HeaderMap;
 use smallvec::{SmallVec, smallvec};
+use stockade_http::frontend::{ClientNetwork, ConnectionInfo};
 
 use crate::{
     config::Config,
-    frontend::{ClientNetwork, ConnectionInfo},
     policy::forwarded::{self, ForwardedRequest, InvalidHost},
 };
 

@@ -8,9 +8,8 @@ use std::{
     time::Duration,
 };
 
+use stockade_http::frontend::ClientNetwork;
 use stockade_model::{rate::Rate, time::Time};
-
-use crate::frontend::ClientNetwork;
 
 const SHARDS: usize = 16;
 /// Clients in one generation of a shard. With two generations all shards take about 2 MiB.
@@ -99,7 +98,7 @@ mod tests {
     use std::net::IpAddr;
 
     use super::*;
-    use crate::frontend::ClientPrefix;
+    use stockade_http::frontend::ClientPrefix;
 
     fn client(number: u32) -> ClientNetwork {
         let prefix = ClientPrefix { ipv4_bits: 32, ..ClientPrefix::default() };

@@ -38,10 +38,10 @@ use crate::{
         key::CacheKey,
         override_field::{Override, override_of},
     },
-    upstream::{
-        Requester, UpstreamError,
-        shares::{Client, Clients},
-    },
+};
+use stockade_http::upstream::{
+    Requester, UpstreamError,
+    shares::{Client, Clients},
 };
 
 /// The `Trailer` field of a response that is passed on to a client which takes trailers: an extension of the response.

@@ -19,14 +19,12 @@ use super::{
         BodyUsers, CacheEntry, EntryKey, StoredBody, StoredResponse, UncacheableMarker, UncacheableReason,
     },
 };
-use crate::{
-    body_file::BodyFile,
-    policy::{
-        freshness::{Basis, Freshness},
-        key::CacheKey,
-        vary::{SelectingValues, Vary},
-    },
+use crate::policy::{
+    freshness::{Basis, Freshness},
+    key::CacheKey,
+    vary::{SelectingValues, Vary},
 };
+use stockade_http::body_file::BodyFile;
 
 const FORMAT: u8 = 2;
 

@@ -13,8 +13,9 @@ use std::{
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
+use stockade_http::upstream::UpstreamBody;
 
-use crate::{policy::hop, upstream::UpstreamBody};
+use crate::policy::hop;
 
 #[derive(Debug)]
 pub enum FetchedBody {

@@ -20,14 +20,12 @@ use super::{
     runtime::{LocalRuntime, system_now},
     stored::{CacheEntry, EntryKey, LoadedEntry, StoredResponse},
 };
-use crate::{
-    frontend::ClientBody,
-    policy::{
-        accept::{Acceptance, RejectReason, acceptance},
-        cache_status::{CacheStatus, Forward},
-        conditional::{self, HeadEffect},
-    },
+use crate::policy::{
+    accept::{Acceptance, RejectReason, acceptance},
+    cache_status::{CacheStatus, Forward},
+    conditional::{self, HeadEffect},
 };
+use stockade_http::frontend::ClientBody;
 
 /// Lookups of one request: each variant found may lead to another key.
 const LOOKUPS_MAX: usize = 4;

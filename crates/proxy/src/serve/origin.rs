@@ -23,6 +23,8 @@ use crate::{
     admin::{OriginStats, ServerStats},
     config,
     documents::{DocumentOrigin, DocumentsError},
+};
+use stockade_http::{
     frontend::ClientBodyError,
     upstream::{
         EndpointStatus, HealthProbe, HealthSettings, OriginUrl, OriginUrlError, Requester, Upstream,

@@ -20,15 +20,14 @@ use super::{
 };
 use crate::{
     config::UnsafeInvalidation,
-    frontend::ClientBody,
     policy::{
         cache_status::{CacheStatus, Forward},
         hop,
         invalidate::{asks_breaker, invalidated},
         key::CacheKey,
     },
-    upstream::Requester,
 };
+use stockade_http::{frontend::ClientBody, upstream::Requester};
 
 /// Forwards the client's request as it is, unless the route's breaker refuses it.
 pub async fn forward<B: RequestBody>(context: &Arc<RequestContext>, body: B, forward: Forward) -> Reply {

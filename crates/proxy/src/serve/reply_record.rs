@@ -24,10 +24,10 @@ use super::{
 };
 use crate::{
     config::Config,
-    frontend::{ConnectionInfo, RefusedRequest, ResponseRecord, SentBody},
     log::{AccessLogger, AccessRecord},
     policy::cache_status::CACHE_STATUS,
 };
+use stockade_http::frontend::{ConnectionInfo, RefusedRequest, ResponseRecord, SentBody};
 
 pub struct ReplyRecord {
     context: Arc<RequestContext>,

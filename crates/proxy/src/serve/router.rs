@@ -24,7 +24,6 @@ use super::{
 };
 use crate::{
     admin::{BreakerStatus, Refreshes, RouteStats, Token},
-    body_file::BodyFile,
     config::{self, Config, SetCookie},
     policy::{
         directives::ResponseDirectives,
@@ -34,6 +33,7 @@ use crate::{
         storable::OperatorRules,
     },
 };
+use stockade_http::body_file::BodyFile;
 
 /// Targeted fields that take precedence over `Cache-Control` (RFC 9213).
 const TARGETS: [HeaderName; 1] = [HeaderName::from_static("cdn-cache-control")];

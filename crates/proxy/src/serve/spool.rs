@@ -14,8 +14,7 @@ use std::{
 
 use bytes::Bytes;
 use slab::Slab;
-
-use crate::locks::Lock;
+use stockade_http::locks::Lock;
 
 /// Without retention, the receiver waits while this many bytes are unread.
 const WINDOW_BYTES_MAX: usize = 128 << 10;

@@ -12,15 +12,13 @@ use stockade_cache::Lifespan;
 use stockade_model::outcome::Outcome;
 
 use super::{runtime::LocalRuntime, spool::Spool};
-use crate::{
-    body_file::{BodyFile, SENDFILE_BYTES_MIN},
-    policy::{
-        freshness::Freshness,
-        key::CacheKey,
-        storable::NotStorable,
-        vary::{SelectingValues, Vary},
-    },
+use crate::policy::{
+    freshness::Freshness,
+    key::CacheKey,
+    storable::NotStorable,
+    vary::{SelectingValues, Vary},
 };
+use stockade_http::body_file::{BodyFile, SENDFILE_BYTES_MIN};
 
 pub type ResponseCache = stockade_cache::Cache<EntryKey, CacheEntry, LocalRuntime>;
 

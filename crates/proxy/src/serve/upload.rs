@@ -18,7 +18,7 @@ use stockade_model::time::{Runtime, before};
 use tokio::sync::oneshot;
 
 use super::{fetched_body::prefixed_size_hint, origin::RequestBody, runtime::LocalRuntime};
-use crate::{
+use stockade_http::{
     locks::Lock,
     upstream::{
         UpstreamError,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::stored::EntryKey;
-use crate::{
+use stockade_http::{
     locks::Lock,
     upstream::shares::{Client, Clients, note_client},
 };

@@ -97,7 +97,7 @@ pub(crate) fn wide_table(headings: &[impl AsRef<str>], rows: &[Vec<String>]) -> 
 
 /// The script that draws plots.
 fn drawing() -> Markup {
-    html! { script { (PreEscaped(page::UPLOT_NOTICE)) (PreEscaped(page::UPLOT_SCRIPT)) (PreEscaped(SCRIPT)) } }
+    html! { script { (PreEscaped(page::UPLOT_NOTICE)) (PreEscaped(page::UPLOT_SCRIPT)) (PreEscaped(page::PAGE_SCRIPT)) (PreEscaped(SCRIPT)) } }
 }
 
 /// The data of the plots next to it.

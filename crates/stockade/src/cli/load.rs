@@ -1,20 +1,18 @@
 //! The arguments of `stockade load`.
 
-use std::{num::NonZeroUsize, path::PathBuf, str::FromStr, time::Duration};
+use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use clap::{
     Args,
     builder::{PossibleValue, TypedValueParser},
 };
-use http::{HeaderName, HeaderValue, Method};
 use stockade_load::{
-    ConnectToRule, ResolveRule, Sha256Digest,
     keys::Keys,
     report::{Buckets, FORMATS, Render},
     schedule::{ArrivalProcess, Rate},
     search::Bounds,
+    settings::RequestSettings,
     targets::log::LogFormat,
-    template::CONNECTION_HEADERS,
 };
 use stockade_model::{latency::Latency, registry::ReportFormat, units::parse_duration};
 
@@ -95,72 +93,11 @@ pub struct LoadArgs {
     /// Share of the log to replay, chosen by --seed: 0.1 is every tenth request [default: 1]
     #[arg(long, value_name = "F", help_heading = "What")]
     pub share: Option<f64>,
-    /// Add a unique query parameter to every URL
-    #[arg(long, help_heading = "What")]
-    pub cache_bust: bool,
     /// Distribution of `{key}`: `zipf:N`, `zipf:N:EXPONENT`, `uniform:N` or `scan:N`
     #[arg(long, value_name = "SPEC", help_heading = "What")]
     pub keys: Option<Keys>,
-    /// Add a header to every request; may be repeated
-    #[arg(long, short = 'H', value_name = "K: V", help_heading = "What", value_parser = header)]
-    pub header: Vec<(HeaderName, HeaderValue)>,
-    /// Request method [default: GET, or POST with --body]
-    #[arg(long, short = 'X', value_name = "M", help_heading = "What", value_parser = method)]
-    pub method: Option<Method>,
-    /// File to send as the body of every request; `-`: standard input
-    #[arg(long, value_name = "FILE", help_heading = "What")]
-    pub body: Option<PathBuf>,
-
-    /// Time out each attempt after this time
-    #[arg(long, value_name = "D", help_heading = "How", value_parser = parse_duration, default_value = "30s")]
-    pub timeout: Duration,
-    /// Use HTTP/2 only
-    #[arg(long, help_heading = "How")]
-    pub http2: bool,
-    /// Open a new connection for every request
-    #[arg(long, help_heading = "How", conflicts_with = "http2")]
-    pub no_keepalive: bool,
-    /// Refuse responses that break RFC 9112, also those that common clients accept
-    #[arg(long, help_heading = "How")]
-    pub strict: bool,
-    /// Do not verify certificates
-    #[arg(long, help_heading = "How", conflicts_with = "ca")]
-    pub insecure: bool,
-    /// Trust only the certificate authorities of this file (PEM)
-    #[arg(long, value_name = "FILE", help_heading = "How")]
-    pub ca: Option<PathBuf>,
-    /// Show this certificate to servers that ask for one (PEM)
-    #[arg(long, value_name = "FILE", help_heading = "How", requires = "key")]
-    pub cert: Option<PathBuf>,
-    /// Private key of --cert (PEM, without a passphrase)
-    #[arg(long, value_name = "FILE", help_heading = "How", requires = "cert")]
-    pub key: Option<PathBuf>,
-    /// Connect to this Unix socket instead of the host of the URLs
-    #[arg(long, value_name = "PATH", help_heading = "How")]
-    pub unix: Option<PathBuf>,
-    /// Connect to this address instead of those of a host's name, as HOST:PORT:ADDR; further addresses follow after commas; `*` is any
-    /// host; may be repeated
-    #[arg(long, value_name = "RULE", help_heading = "How", conflicts_with = "unix")]
-    pub resolve: Vec<ResolveRule>,
-    /// Connect to another host and port, as HOST1:PORT1:HOST2:PORT2; an empty first one is any, an empty second one stays; may be
-    /// repeated
-    #[arg(long, value_name = "RULE", help_heading = "How", conflicts_with = "unix")]
-    pub connect_to: Vec<ConnectToRule>,
-    /// Follow at most N redirects per request
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "How", value_parser = clap::value_parser!(u32).range(0..=50))]
-    pub redirects: u32,
-    /// Retry at most N times after a failure, a timeout, 408, 429, 500, 502, 503 or 504
-    #[arg(long, value_name = "N", default_value_t = 0, help_heading = "How", value_parser = clap::value_parser!(u32).range(0..=100))]
-    pub retries: u32,
-    /// Wait this long before each retry
-    #[arg(long, value_name = "D", help_heading = "How", value_parser = parse_duration, default_value = "100ms")]
-    pub retry_backoff: Duration,
-    /// Bound of all retries, as a share of all requests: 0.1 is one for every ten
-    #[arg(long, value_name = "F", default_value_t = 0.1, help_heading = "How", value_parser = share)]
-    pub retry_budget: f64,
-    /// Verify the SHA-256 of every decoded body, in hex
-    #[arg(long, value_name = "HEX", help_heading = "How", value_parser = digest)]
-    pub sha256: Option<Sha256Digest>,
+    #[command(flatten)]
+    pub request: RequestSettings,
 
     /// Find the highest rate at which these bounds hold: `p99 < 50ms and success >= 0.999`
     #[arg(long, value_name = "BOUNDS", help_heading = "Capacity", group = "when", conflicts_with = "ui")]
@@ -243,19 +180,6 @@ fn arrivals() -> impl TypedValueParser<Value = ArrivalProcess> {
     KnownValues::new(process, || ["constant", "poisson"].map(PossibleValue::new).into())
 }
 
-fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
-    let (name, value) =
-        text.split_once(':').ok_or("write a name, a colon and a value, such as `X-Team: web`")?;
-    let name = HeaderName::from_str(name.trim())
-        .map_err(|_| format!("`{}` is not a name of a header", name.trim()))?;
-    if CONNECTION_HEADERS.contains(&name) {
-        return Err(format!("{name} is for the connection to say: --body and --no-keepalive make it"));
-    }
-    let value =
-        HeaderValue::from_str(value.trim()).map_err(|_| "its value has characters that no header has")?;
-    Ok((name, value))
-}
-
 fn some(text: &str) -> Result<NonZeroUsize, String> {
     text.replace('_', "").parse().map_err(|_| "write how many, 1 or more, such as 64".to_owned())
 }
@@ -267,15 +191,6 @@ fn count(text: &str) -> Result<u64, String> {
     }
 }
 
-fn method(text: &str) -> Result<Method, String> {
-    let upper = text.to_uppercase();
-    match text.parse::<Method>() {
-        Ok(method) if text == upper => Ok(method),
-        Ok(_) => Err(format!("methods are case-sensitive: write {upper}")),
-        Err(_) => Err("write a method, such as GET, POST or PURGE".to_owned()),
-    }
-}
-
 fn threads(text: &str) -> Result<NonZeroUsize, String> {
     text.parse().map_err(|_| match parse_duration(text.to_lowercase().as_str()) {
         Ok(_) => format!("how many threads? For how long is `-d {}`", text.to_lowercase()),
@@ -283,31 +198,11 @@ fn threads(text: &str) -> Result<NonZeroUsize, String> {
     })
 }
 
-fn share(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
-        _ => Err("write a number from 0 to 1, such as 0.1".to_owned()),
-    }
-}
-
 fn precision(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(precision) if precision > 0.0 && precision < 1.0 => Ok(precision),
         _ => Err("write a number above 0 and below 1, such as 0.05 for 5 %".to_owned()),
     }
-}
-
-fn digest(text: &str) -> Result<Sha256Digest, String> {
-    let remedy = || "write 64 hex digits, as sha256sum prints them".to_owned();
-    let text = text.strip_prefix("sha256:").unwrap_or(text);
-    if text.len() != 64 || !text.is_ascii() {
-        return Err(remedy());
-    }
-    let mut digest = Sha256Digest::default();
-    for (at, byte) in digest.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).map_err(|_| remedy())?;
-    }
-    Ok(digest)
 }
 
 fn out(text: &str) -> Result<Out, String> {

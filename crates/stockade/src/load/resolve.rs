@@ -2,12 +2,11 @@
 
 use std::{num::NonZeroUsize, path::Path, sync::Arc, time::Duration};
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use stockade_load::{
-    ClientCertificate, ClientOptions, Retries, Trust,
     generator::{LoadTest, Share},
     plan::{ClosedLoop, EndCondition, Plan},
     schedule::{ArrivalProcess, DURATION_MAX, Rate, Schedule, ScheduleLimitError, Step},
+    settings::BODY_BYTES_MAX,
     targets::{
         FILE_BYTES_MAX, TargetFileError,
         log::{AccessLog, HostHeader, LogInput, LogReader},
@@ -31,8 +30,6 @@ pub const LEAST: Rate = match Rate::new(100, Duration::from_secs(1)) {
     Some(rate) => rate,
     None => unreachable!(),
 };
-/// The maximum size of `--body`.
-const BODY_BYTES_MAX: u64 = 256 << 20;
 
 pub fn load(args: LoadArgs) -> Result<LoadTest, CommandError> {
     check(&args)?;
@@ -100,9 +97,6 @@ fn check(args: &LoadArgs) -> Result<(), CommandError> {
     if args.max_in_flight.is_some() && is_closed_loop(args) {
         return Err(usage("--max-in-flight needs a rate: N --connections have at most N requests in flight"));
     }
-    if args.timeout.is_zero() {
-        return Err(usage("--timeout is 0: write a longer one"));
-    }
     Ok(())
 }
 
@@ -122,30 +116,9 @@ fn with_plan(args: LoadArgs, traffic: Traffic, plan: Plan) -> LoadTest {
         threads: args.threads,
         plan,
         traffic: Arc::new(traffic),
-        options: ClientOptions {
-            timeout: args.timeout,
-            http2: args.http2,
-            keep_alive: !args.no_keepalive,
-            trust: match args.ca {
-                _ if args.insecure => Trust::Insecure,
-                Some(file) => Trust::File(file),
-                None => Trust::System,
-            },
-            client_certificate: args
-                .cert
-                .zip(args.key)
-                .map(|(certificate, key)| ClientCertificate { certificate, key }),
-            unix_socket: args.unix,
-            resolve: args.resolve,
-            connect_to: args.connect_to,
-            redirects_max: args.redirects,
-            retries: Retries { max: args.retries, backoff: args.retry_backoff, budget: args.retry_budget },
-            body_digest: args.sha256,
-            is_strict: args.strict,
-            allowed: None,
-        },
+        options: args.request.client_options(Path::new("")),
         max_in_flight: args.max_in_flight.map(NonZeroUsize::get),
-        drain: args.drain.unwrap_or(args.timeout),
+        drain: args.drain.unwrap_or(args.request.timeout()),
         seed: Seed(args.seed),
         first_request: 0,
         share: Share::WHOLE,
@@ -168,7 +141,8 @@ fn requests(args: &LoadArgs) -> Result<(Traffic, Option<ReplayTimes>), CommandEr
     if args.random && !of_file {
         return Err(usage("--random needs --targets or --urls: one URL has no order, and a log has its own"));
     }
-    if (of_file || !args.replay.is_empty()) && (args.method.is_some() || args.body.is_some()) {
+    if (of_file || !args.replay.is_empty()) && (args.request.method.is_some() || args.request.body.is_some())
+    {
         return Err(usage("--method and --body need one URL: a file of targets has its own"));
     }
     let mut due = None;
@@ -192,11 +166,9 @@ fn requests(args: &LoadArgs) -> Result<(Traffic, Option<ReplayTimes>), CommandEr
             return Err(usage("no URL: write one, such as http://localhost:8080/, or --targets FILE"));
         }
     };
-    for target in &mut targets {
-        add_absent(&mut target.headers, &args.header);
-    }
+    targets.iter_mut().for_each(|target| args.request.add_headers(target));
     // From entropy: with the seed, a second run would find the entries of the first in the cache.
-    let cache_bust = args.cache_bust.then(|| CacheBust::EveryRequest(Seed::from_entropy()));
+    let cache_bust = args.request.cache_bust.then(|| CacheBust::EveryRequest(Seed::from_entropy()));
     let variety = TrafficOptions { order, keys: args.keys, cache_bust };
     Ok((Traffic::new(targets, variety, seed).map_err(usage)?, due))
 }
@@ -219,12 +191,8 @@ fn read_targets(
 }
 
 fn one(url: &str, args: &LoadArgs) -> Result<RequestTemplate, CommandError> {
-    let body = args.body.as_deref().map(body).transpose()?;
-    let method = match &args.method {
-        Some(method) => method.clone(),
-        None if body.is_some() => Method::POST,
-        None => Method::GET,
-    };
+    let body = args.request.body.as_deref().map(body).transpose()?;
+    let method = args.request.method_with(body.is_some());
     let target = RequestTemplate::new(method, parse_url(url).map_err(usage)?);
     Ok(RequestTemplate { body: body.unwrap_or_default().into(), ..target })
 }
@@ -271,14 +239,6 @@ fn replayed(
         log = log.at_speed(speed).map_err(usage)?;
     }
     Ok(log.into_parts())
-}
-
-/// Adds the headers of the command line that a target does not set itself.
-fn add_absent(headers: &mut HeaderMap, defaults: &[(HeaderName, HeaderValue)]) {
-    let own: Vec<HeaderName> = headers.keys().cloned().collect();
-    for (name, value) in defaults.iter().filter(|(name, _)| !own.contains(name)) {
-        headers.append(name, value.clone());
-    }
 }
 
 /// The due times of the load.

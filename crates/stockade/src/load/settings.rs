@@ -40,27 +40,8 @@ pub fn text(args: &LoadArgs) -> String {
     line("replay_hosts", flag(args.replay_hosts));
     line("speed", args.speed.map(|speed| speed.to_string()));
     line("share", args.share.map(|share| share.to_string()));
-    line("cache_bust", flag(args.cache_bust));
     line("keys", args.keys.as_ref().map(|keys| quoted(keys)));
-    let mut names: Vec<_> = args.header.iter().map(|(name, _)| quoted(name)).collect();
-    names.dedup();
-    line("headers", (!names.is_empty()).then(|| format!("[{}]", names.join(", "))));
-    line("method", args.method.as_ref().map(|method| quoted(method)));
-    line("body", args.body.as_deref().map(file));
-    line("timeout", Some(duration(args.timeout)));
-    line("http2", flag(args.http2));
-    line("keep_alive", args.no_keepalive.then(|| "false".to_owned()));
-    line("strict", flag(args.strict));
-    line("insecure", flag(args.insecure));
-    line("ca", args.ca.as_deref().map(file));
-    line("cert", args.cert.as_deref().map(file));
-    line("unix", args.unix.as_deref().map(file));
-    let rules = |rules: Vec<String>| (!rules.is_empty()).then(|| format!("{rules:?}"));
-    line("resolve", rules(args.resolve.iter().map(ToString::to_string).collect()));
-    line("connect_to", rules(args.connect_to.iter().map(ToString::to_string).collect()));
-    line("redirects", Some(args.redirects).filter(|count| *count > 0).map(|count| count.to_string()));
-    line("retries", Some(args.retries).filter(|count| *count > 0).map(|count| count.to_string()));
-    text
+    text + &args.request.lines()
 }
 
 /// The URL without its query, which may have a token.

@@ -6,6 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use super::support::Sandbox;
+
 /// Directories that hold no pages of the project.
 const SKIPPED: [&str; 4] = ["target", ".git", "node_modules", "runs"];
 
@@ -130,6 +132,26 @@ fn first_screen_of_the_readme_has_the_main_command_and_the_tests() {
     let screen: Vec<&str> = text.lines().take(24).take_while(|line| !line.starts_with("![")).collect();
     for command in ["cargo run --no-default-features -- run experiments/", "make test "] {
         assert!(screen.iter().any(|line| line.starts_with(command)), "{command}: {screen:?}");
+    }
+}
+
+/// It is computed in virtual time: each machine prints these lines.
+#[test]
+fn first_command_of_the_readme_prints_the_lines_below_it() {
+    let text = fs::read_to_string(root().join("README.md")).expect("README.md");
+    let command = text.lines().find_map(|line| line.strip_prefix("cargo run --no-default-features -- "));
+    let experiment = root().join("experiments/outage.toml").display().to_string();
+    let arguments = command.expect("a command").replace("experiments/outage.toml", &experiment);
+    let output = Sandbox::new().stockade(&arguments.split(' ').collect::<Vec<_>>());
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let block = text.split("```text\n").nth(1).and_then(|rest| rest.split("```").next()).expect("its output");
+    assert!(block.lines().count() > 2, "{block}");
+    for line in block.lines() {
+        assert!(
+            output.stdout.lines().any(|printed| printed == line),
+            "README.md: {line}\nprinted:\n{}",
+            output.stdout
+        );
     }
 }
 

@@ -13,6 +13,7 @@ mod experiments;
 mod history;
 mod http;
 mod load;
+mod load_settings;
 mod man;
 mod mongodb;
 mod nats;

@@ -71,7 +71,8 @@ fn idioms(text: &str) -> Vec<(usize, String, &'static str)> {
             });
             let last = row[row.len() - 1].1.trim_end_matches(|c: char| !c.is_alphanumeric());
             let before = at.checked_sub(1).map_or("", |before| &words[before].1);
-            let is_plain = idiom.contains(&"no") && (before == PLAIN_BEFORE || PLAIN_AFTER.contains(&last));
+            let is_plain =
+                idiom.contains(&"no") && (before.ends_with(PLAIN_BEFORE) || PLAIN_AFTER.contains(&last));
             if is_one && !is_plain {
                 let row: Vec<_> = row.iter().map(|(_, word)| word.as_str()).collect();
                 found.push((*line, row.join(" "), remedy));

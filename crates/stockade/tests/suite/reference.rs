@@ -14,6 +14,7 @@ use stockade_cache::{
     Breaker, Fetch, GhostCounts, GhostStats, LoadBounds, PRESETS, Preset, Refresh, RequestStats, ShadowStats,
     StoreMode, StoreStats, Strategy, Writer, policy::POLICIES,
 };
+use stockade_http::frontend::FrontendStats;
 use stockade_load::report::FORMATS;
 use stockade_model::{
     outcome::Outcomes,
@@ -21,10 +22,7 @@ use stockade_model::{
     telemetry::{Declaration, MetricKind, MetricUnit},
 };
 use stockade_plan::LOG_FORMATS;
-use stockade_proxy::{
-    admin::{OriginStats, ProxyStats, RouteStats, ServerStats},
-    frontend::FrontendStats,
-};
+use stockade_proxy::admin::{OriginStats, ProxyStats, RouteStats, ServerStats};
 use stockade_record::telemetry::{
     HistogramDeclaration,
     family::otel_name,
@@ -70,6 +68,7 @@ fn generated_blocks_agree_with_the_program() {
         "formats plan",
         "formats report",
         "log formats",
+        "load keys",
         "proxy settings",
         "bench proxy",
         "bench cache",
@@ -205,6 +204,7 @@ fn render(name: &str) -> String {
         "formats plan" => formats(&stockade_plan::report::FORMATS),
         "formats report" => formats(&report::FORMATS),
         "log formats" => table(&["`--input`", "log"], summaries(&LOG_FORMATS)),
+        "load keys" => load_keys(),
         "proxy settings" => settings_tables(),
         _ => {
             let command = name.strip_prefix("flags ").unwrap_or_else(|| panic!("nothing renders `{name}`"));
@@ -407,6 +407,24 @@ fn settings_tables() -> String {
         tables.extend(["\n### `".to_owned(), title, "`\n\n".to_owned(), table(&head, rows.into_iter())]);
     }
     table(&head, single.into_iter()) + &tables
+}
+
+/// The keys of `[load]` for all kinds of targets.
+fn load_keys() -> String {
+    let schema =
+        fs::read_to_string(docs().join("../crates/stockade/experiment.schema.json")).expect("the schema");
+    let schema: Value = serde_json::from_str(&schema).expect("JSON");
+    let mut rows = Vec::new();
+    for (name, value) in properties(&schema, &schema["$defs"]["load"]) {
+        settings_rows(&schema, name, value, &mut rows);
+    }
+    // One form for a default, as in the help of the flags.
+    for row in &mut rows {
+        if let Some((meaning, default)) = row[3].clone().split_once(" [default: ") {
+            (row[2], row[3]) = (default.trim_end_matches(']').to_owned(), meaning.to_owned());
+        }
+    }
+    table(&["key", "value", "default", "meaning"], rows.into_iter())
 }
 
 fn settings_rows(schema: &Value, path: &str, setting: &Value, rows: &mut Vec<Vec<String>>) {

@@ -171,7 +171,7 @@ fn collector_without_an_answer_fails_nothing() {
         ("http://127.0.0.1:1", "Connection refused"),
         (&later.url(""), "it answered 503 Service Unavailable: busy\u{fffd}[2J;"),
         (&elsewhere.url(""), "redirects are not followed, write the last URL"),
-        (&large.url(""), "length limit exceeded"),
+        (&large.url(""), "its answer is too long"),
         (&silent, "no answer within 5 s"),
     ] {
         let output = run(&Sandbox::new(), &["--out", "record", "--otlp", url]);

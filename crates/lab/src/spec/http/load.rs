@@ -7,14 +7,19 @@ use stockade_cache::spec::{
     Span, TomlError,
     value::{DurationValue, TextValue, bounded_integers},
 };
-use stockade_load::{keys::Keys, schedule::Rate, targets::log::ReplayedMethods};
+use stockade_load::{
+    keys::Keys,
+    schedule::Rate,
+    settings::RequestSettings,
+    targets::log::{HostHeader, ReplayOptions, ReplayedMethods},
+};
 use toml::Spanned;
 
 #[cfg(feature = "schema")]
 use crate::spec::schema::{KeysText, RateText};
 use crate::{
     engine::OpenTraffic,
-    http::{HttpTraffic, ReplaySettings, RequestPace, RequestPlan, RequestSource},
+    http::{HttpTraffic, ReplaySettings, RequestFile, RequestPace, RequestPlan, RequestSource},
     spec::{
         engine::OneOrMany,
         load::{self, ArrivalsKey, InFlight, StepTable},
@@ -45,13 +50,12 @@ pub(super) struct HttpLoadTable {
     /// Over HTTP: distribution of the keys in `path`, such as "zipf:200000:0.8", "uniform:1000" or "scan:1000".
     #[cfg_attr(feature = "schema", schemars(with = "Option<KeysText>"))]
     keys: Option<Spanned<TextValue<Keys>>>,
-    /// Instead of `path`: the paths of a file.
-    #[cfg_attr(feature = "schema", schemars(with = "Option<UrlsTable>"))]
-    urls: Option<Spanned<UrlsTable>>,
-    /// Give each request a URL of its own. Default: false.
-    cache_bust: Option<bool>,
-    #[cfg_attr(feature = "schema", schemars(with = "Option<TextValue<DurationValue>>"))]
-    timeout: Option<Spanned<TextValue<DurationValue>>>,
+    /// Instead of `path`: the paths of a file of URLs in siege's format.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<RequestFileTable>"))]
+    urls: Option<Spanned<RequestFileTable>>,
+    /// Instead of `path`: the requests of a file of targets in Vegeta's format, with their methods, headers and bodies.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<RequestFileTable>"))]
+    targets: Option<Spanned<RequestFileTable>>,
     #[cfg_attr(feature = "schema", schemars(with = "Option<InFlight>"))]
     max_in_flight: Option<Spanned<InFlight>>,
     drain: Option<TextValue<DurationValue>>,
@@ -74,6 +78,9 @@ struct ReplayTable {
     /// Methods that are sent: `reads` (GET and HEAD), or `all` without their bodies. Default: `reads`.
     #[serde(default)]
     methods: ReplayMethods,
+    /// Send the host of each line as `Host`; connections go to the target all the same. Default: false.
+    #[serde(default)]
+    hosts: bool,
 }
 
 #[derive(Clone, Copy, Default, Deserialize)]
@@ -97,12 +104,15 @@ impl From<ReplayMethods> for ReplayedMethods {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
-struct UrlsTable {
-    /// File with one URL on each line.
+struct RequestFileTable {
+    /// The file.
     file: PathBuf,
-    /// Draw URLs at random instead of in order. Default: false.
+    /// Draw requests at random instead of in order. Default: false.
     #[serde(default)]
     random: bool,
+    /// Send the host of each URL as `Host`; connections go to the target all the same. Default: false.
+    #[serde(default)]
+    hosts: bool,
 }
 
 bounded_integers! {
@@ -149,16 +159,22 @@ impl<'de> Deserialize<'de> for ReplayShare {
 
 impl HttpLoadTable {
     /// The load, or one for each swept number of connections.
-    pub(super) fn read(&self, at: &Span) -> Result<Vec<(Option<usize>, HttpTraffic)>, TomlError> {
-        if let Some(timeout) = self.timeout.as_ref().filter(|timeout| timeout.get_ref().0.0.is_zero()) {
-            let message = "a timeout of zero fails every request: write more, or leave `timeout` out";
-            return Err(TomlError::new(message, Some(timeout.span())));
+    pub(super) fn read(
+        &self,
+        request: &RequestSettings,
+        at: &Span,
+    ) -> Result<Vec<(Option<usize>, HttpTraffic)>, TomlError> {
+        let has_own = self.replay.is_some() || self.urls.is_some() || self.targets.is_some();
+        if has_own && (request.method.is_some() || request.body.is_some()) {
+            let message = "`method` and `body` are for a `path`: a log and a file have their own";
+            return Err(TomlError::new(message, at.clone()));
         }
-        let timeout = self.timeout.as_ref().map_or(Duration::from_secs(30), |timeout| timeout.get_ref().0.0);
+        if let Some(message) = request.conflict() {
+            return Err(TomlError::new(message, at.clone()));
+        }
         let traffic = |requests: RequestPlan| HttpTraffic {
             requests,
-            cache_bust: self.cache_bust.unwrap_or_default(),
-            timeout,
+            request: request.clone(),
             max_in_flight: self.max_in_flight.as_ref().map(|most| most.get_ref().0),
             drain: self.drain.as_ref().map_or(OpenTraffic::DRAIN, |drain| drain.0.0),
         };
@@ -192,12 +208,13 @@ impl HttpLoadTable {
                     [
                         self.path.as_ref().map(Spanned::span),
                         self.keys.as_ref().map(Spanned::span),
-                        self.urls.as_ref().map(Spanned::span),
+                        self.urls.as_ref().or(self.targets.as_ref()).map(Spanned::span),
                     ],
                 )?;
-                let ReplayTable { log, speed, share, methods } = replay.get_ref();
-                let (log, methods) = (log.clone(), (*methods).into());
-                let replay = ReplaySettings { log, speed: speed.0, share: share.0, methods, duration };
+                let ReplayTable { log, speed, share, methods, hosts } = replay.get_ref();
+                let options = ReplayOptions { hosts: sent_hosts(*hosts), methods: (*methods).into() };
+                let (log, speed, share) = (log.clone(), speed.0, share.0);
+                let replay = ReplaySettings { log, speed, share, options, duration };
                 vec![(None, RequestPlan::Replayed(replay))]
             }
             (Some(connections), Some(_)) => {
@@ -242,8 +259,10 @@ impl HttpLoadTable {
     }
 
     fn source(&self, at: Span) -> Result<RequestSource, TomlError> {
-        match (&self.path, &self.urls) {
-            (Some(path), None) => {
+        let files = [(RequestFile::Siege, &self.urls), (RequestFile::Vegeta, &self.targets)];
+        let files = files.into_iter().filter_map(|(format, table)| Some((format, table.as_ref()?)));
+        match (&self.path, files.collect::<Vec<_>>().as_slice()) {
+            (Some(path), []) => {
                 if !path.get_ref().starts_with('/') {
                     let message = "a path begins with `/`: the proxy's address comes before it";
                     return Err(TomlError::new(message, Some(path.span())));
@@ -263,21 +282,31 @@ impl HttpLoadTable {
                 }
                 Ok(RequestSource::Path { path: path.get_ref().clone(), keys })
             }
-            (None, Some(urls)) => {
+            (None, [(format, table)]) => {
                 if let Some(keys) = &self.keys {
-                    return Err(TomlError::new("a file of URLs has no place for keys", Some(keys.span())));
+                    return Err(TomlError::new(
+                        "a file of requests has no place for keys",
+                        Some(keys.span()),
+                    ));
                 }
-                let UrlsTable { file, random } = urls.get_ref();
-                Ok(RequestSource::Urls { file: file.clone(), is_random: *random })
+                let RequestFileTable { file, random, hosts } = table.get_ref();
+                let (file, is_random, hosts) = (file.clone(), *random, sent_hosts(*hosts));
+                Ok(RequestSource::File { format: *format, file, is_random, hosts })
             }
-            (Some(path), Some(_)) => {
-                Err(TomlError::new("a load has a `path` or `urls`, not both", Some(path.span())))
-            }
-            (None, None) => {
-                Err(TomlError::new("the load has no requests: write path = \"/news\", or urls", at))
-            }
+            (_, [(_, table), ..]) => Err(TomlError::new(
+                "a load has one of `path`, `urls` and `targets`: leave the others out",
+                Some(table.span()),
+            )),
+            (None, []) => Err(TomlError::new(
+                "the load has no requests: write path = \"/news\", or urls or targets",
+                at,
+            )),
         }
     }
+}
+
+fn sent_hosts(are_kept: bool) -> HostHeader {
+    if are_kept { HostHeader::Logged } else { HostHeader::OfUrl }
 }
 
 /// Refuses the first of these keys that is present.

@@ -1,15 +1,8 @@
 "use strict";
 const data = JSON.parse(document.getElementById("curves").textContent);
 const VIEWS = ["hit ratio", "byte hit ratio", "loads per request", "requests that wait"];
-// Okabe and Ito's colours, and darker or lighter ones: they differ for people who see few colours, too.
-const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c564b", "#7f7f7f"];
-const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-const probe = document.body.appendChild(document.createElement("span"));
-const colour = (name) => {
-  probe.style.color = `var(${name})`;
-  return getComputedStyle(probe).color;
-};
-const percent = (ratio) => (ratio == null ? "" : `${(100 * ratio).toFixed(1)} %`);
+// Lines beyond these share a colour, and are dashed.
+const DIFFERENT = 8;
 const element = (name, properties, ...children) => {
   const made = Object.assign(document.createElement(name), properties);
   made.append(...children);
@@ -33,8 +26,8 @@ function draw(place) {
     const choice = element("input", { type: "checkbox", checked: shown[index] });
     choice.addEventListener("change", () => ((shown[index] = choice.checked), redraw()));
     const sample = element("span", { className: "line" });
-    sample.style.borderTopColor = COLOURS[index % COLOURS.length];
-    sample.style.borderTopStyle = index < COLOURS.length ? "solid" : "dashed";
+    sample.style.borderTopColor = page.colour(index);
+    sample.style.borderTopStyle = index < DIFFERENT ? "solid" : "dashed";
     policies.append(element("label", {}, choice, sample, line.policy));
   });
   const canvas = element("div", { role: "img" });
@@ -49,7 +42,6 @@ function draw(place) {
       `${VIEWS[view]} by size, a line for each policy; the table below has the figures`,
     );
     const width = canvas.clientWidth;
-    const text = { stroke: colour("--text"), grid: { stroke: colour("--grid") }, font: "13px system-ui, sans-serif" };
     const chosen = data.chosen && data.chosen.lifetime === number ? data.chosen.room : null;
     plot = new uPlot(
       {
@@ -63,7 +55,7 @@ function draw(place) {
         },
         axes: [
           {
-            ...text,
+            ...page.AXIS,
             label: data.axis,
             values: (_, splits) => splits.map((split) => data.names[data.sizes.indexOf(split)] ?? ""),
             splits: () => data.sizes,
@@ -73,16 +65,16 @@ function draw(place) {
               return splits.map((split, index) => (index % step === 0 ? split : null));
             },
           },
-          { ...text, values: (_, splits) => splits.map((split) => `${Number((100 * split).toFixed(2))} %`), size: 55 },
+          { ...page.AXIS, values: (_, splits) => splits.map((split) => `${Number((100 * split).toFixed(2))} %`), size: 55 },
         ],
         series: [
           {},
           ...lines.map((line, index) => ({
             label: line.policy,
             show: shown[index],
-            stroke: COLOURS[index % COLOURS.length],
+            stroke: () => page.colour(index),
             width: data.chosen?.policy === line.policy ? 3 : 1.5,
-            dash: index < COLOURS.length ? undefined : [6, 4],
+            dash: index < DIFFERENT ? undefined : page.DASH,
             points: { size: 5 },
           })),
         ],
@@ -92,7 +84,7 @@ function draw(place) {
               if (chosen == null || chosen > data.sizes.at(-1)) return;
               const x = Math.round(self.valToPos(chosen, "x", true));
               self.ctx.save();
-              self.ctx.strokeStyle = style("--quiet") ? colour("--quiet") : "gray";
+              self.ctx.strokeStyle = page.variable("--quiet");
               self.ctx.setLineDash([4, 4]);
               self.ctx.beginPath();
               self.ctx.moveTo(x, self.bbox.top);
@@ -106,7 +98,7 @@ function draw(place) {
               const at = self.cursor.idx;
               if (at == null) return void (readout.textContent = "");
               const values = lines.flatMap((line, index) =>
-                shown[index] ? [`${line.policy} ${percent(line.views[view][at])}`] : [],
+                shown[index] ? [`${line.policy} ${page.percent(line.views[view][at])}`] : [],
               );
               readout.textContent = `${data.names[at]}: ${values.join(", ")}`;
             },

@@ -7,41 +7,19 @@
   // Answers may come in bursts: a tab in the background is woken late.
   const POINTS_MAX = 1000;
   const HEIGHT_PX = 200;
-  const DASH = [6, 4];
-  // As in the reports; distinguishable with and without colour vision (Okabe and Ito, 2008).
-  const OUTCOMES = {
-    hit: "#009e73",
-    negative: "#999933",
-    stale: "#e69f00",
-    fallback: "#cc79a7",
-    coalesced: "#56b4e9",
-    miss: "#0072b2",
-    bypass: "#808080",
-    error: "#d55e00",
-  };
-  const [GREEN, BLUE, RED, ORANGE, SKY] = ["#009e73", "#0072b2", "#d55e00", "#e69f00", "#56b4e9"];
+  const { PALETTE, OUTCOMES, DASH, AXIS, make, digits: rate, or, percent: share } = page;
   const BREAKERS = { closed: "good", ramp: "warn", "half-open": "warn", open: "bad" };
 
   const at = (id) => document.getElementById(id);
-  const make = (tag, text, name) => {
-    const made = document.createElement(tag);
-    if (text !== undefined) made.textContent = text;
-    if (name) made.className = name;
-    return made;
-  };
   const sum = (list) => list.reduce((all, n) => all + n, 0);
 
   // Numbers as text.
-  const digits = (n) => Number(n.toPrecision(4)).toLocaleString("en", { maximumSignificantDigits: 4 });
-  const or = (written) => (n) => (n === null || n === undefined ? "–" : written(n));
   const count = or((n) => n.toLocaleString("en"));
-  const rate = or(digits);
-  const share = or((n) => `${(100 * n).toFixed(1)} %`);
   const size = or((n) => {
     const unit = Math.min(4, Math.max(0, Math.floor(Math.log2(n || 1) / 10)));
-    return `${digits(n / 1024 ** unit)} ${["B", "KiB", "MiB", "GiB", "TiB"][unit]}`;
+    return `${page.digits(n / 1024 ** unit)} ${["B", "KiB", "MiB", "GiB", "TiB"][unit]}`;
   });
-  const time = or((s) => (s >= 1 ? `${digits(s)} s` : s >= 0.001 ? `${digits(s * 1e3)} ms` : `${digits(s * 1e6)} µs`));
+  const time = or((seconds) => page.milliseconds(1000 * seconds));
   const clock = (seconds) => new Date(1000 * seconds).toLocaleTimeString("en-GB");
   // Of axes whose steps are not the powers of ten with 1, 2, 2.5 and 5.
   const STEPS = new Map([
@@ -137,8 +115,8 @@
       write: share,
       most: 1,
       lines: [
-        ["hits", "hit ratio", GREEN],
-        ["served", "served from the cache", SKY, DASH],
+        ["hits", "hit ratio", PALETTE.green],
+        ["served", "served from the cache", PALETTE.sky, DASH],
       ],
     },
     {
@@ -146,9 +124,9 @@
       unit: "a second",
       write: rate,
       lines: [
-        ["loads", "loads", BLUE],
-        ["failed", "failed", RED],
-        ["refused", "refused", ORANGE],
+        ["loads", "loads", PALETTE.blue],
+        ["failed", "failed", PALETTE.red],
+        ["refused", "refused", PALETTE.orange],
       ],
     },
     {
@@ -156,8 +134,8 @@
       unit: "",
       write: time,
       lines: [
-        ["median", "50 %", GREEN],
-        ["p99", "99 %", BLUE],
+        ["median", "50 %", PALETTE.green],
+        ["p99", "99 %", PALETTE.blue],
       ],
     },
     {
@@ -165,9 +143,9 @@
       unit: "",
       write: size,
       lines: [
-        ["bytes", "cache", BLUE],
-        ["bytes_limit", "its limit", RED, DASH],
-        ["resident", "process", GREEN],
+        ["bytes", "cache", PALETTE.blue],
+        ["bytes_limit", "its limit", PALETTE.red, DASH],
+        ["resident", "process", PALETTE.green],
       ],
     },
     {
@@ -175,8 +153,8 @@
       unit: "",
       write: count,
       lines: [
-        ["entries", "entries", BLUE],
-        ["entries_limit", "their limit", RED, DASH],
+        ["entries", "entries", PALETTE.blue],
+        ["entries_limit", "their limit", PALETTE.red, DASH],
       ],
     },
     {
@@ -184,8 +162,8 @@
       unit: "",
       write: count,
       lines: [
-        ["connections", "connections", BLUE],
-        ["in_flight", "requests in flight", ORANGE],
+        ["connections", "connections", PALETTE.blue],
+        ["in_flight", "requests in flight", PALETTE.orange],
       ],
     },
     {
@@ -193,9 +171,9 @@
       unit: "routes",
       write: count,
       lines: [
-        ["open", "open", RED],
-        ["half_open", "half-open", ORANGE],
-        ["ramp", "ramp", SKY],
+        ["open", "open", PALETTE.red],
+        ["half_open", "half-open", PALETTE.orange],
+        ["ramp", "ramp", PALETTE.sky],
       ],
     },
   ];
@@ -210,14 +188,6 @@
     const kept = seconds.findIndex((second) => second >= now - KEPT_S);
     const surplus = Math.max(kept, seconds.length - POINTS_MAX);
     for (const column of [seconds, ...Object.values(columns)]) column.splice(0, surplus);
-  };
-
-  // A canvas takes no variables: an element of the colour says what it is in the chosen theme.
-  const probe = document.body.appendChild(make("span"));
-  probe.hidden = true;
-  const style = (name) => {
-    probe.style.color = `var(${name})`;
-    return getComputedStyle(probe).color;
   };
 
   // The period that all plots show; `null` follows the time.
@@ -258,9 +228,6 @@
 
     options() {
       const { plot } = this;
-      const text = () => style("--text");
-      const grid = { stroke: () => style("--grid"), width: 1 };
-      const axis = { stroke: text, grid, ticks: grid, font: "12px system-ui, sans-serif" };
       const lines = plot.isStack ? plot.lines.toReversed() : plot.lines;
       return {
         width: this.width(),
@@ -282,8 +249,8 @@
           })),
         ],
         axes: [
-          { ...axis, space: 72, values: (_, splits) => splits.map(clock) },
-          { ...axis, size: 72, incrs: STEPS.get(plot.write), values: (_, splits) => splits.map(plot.write) },
+          { ...AXIS, space: 72, values: (_, splits) => splits.map(clock) },
+          { ...AXIS, size: 72, incrs: STEPS.get(plot.write), values: (_, splits) => splits.map(plot.write) },
         ],
         cursor: {
           sync: { key: "stockade", setSeries: false },

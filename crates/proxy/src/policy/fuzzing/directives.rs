@@ -9,10 +9,11 @@ use std::{
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header::CACHE_CONTROL};
 
+use stockade_http::field::SECONDS_MAX;
+
 use super::lines;
 use crate::policy::{
     directives::{RequestDirectives, ResponseDirectives, Scope},
-    field::SECONDS_MAX,
     freshness::{Freshness, Heuristics},
 };
 

@@ -2,9 +2,9 @@
 
 #![allow(clippy::missing_panics_doc, reason = "a property that does not hold panics")]
 
-use std::time::Duration;
+use stockade_http::field::{self, SECONDS_MAX, elements, listed, quoted_length, seconds, trim, unquoted};
 
-use crate::policy::field::{self, SECONDS_MAX, elements, listed, quoted_length, seconds, trim, unquoted};
+use std::time::Duration;
 
 /// A field value.
 ///

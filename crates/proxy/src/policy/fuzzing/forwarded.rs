@@ -5,10 +5,9 @@
 use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderValue, uri::Authority};
+use stockade_http::trusted_proxies::{TrustedNetwork, TrustedProxies};
 
-use crate::policy::forwarded::{
-    TrustedNetwork, TrustedProxies, X_FORWARDED_FOR, X_FORWARDED_HOST, addresses_field, read,
-};
+use crate::policy::forwarded::{X_FORWARDED_FOR, X_FORWARDED_HOST, addresses_field, read};
 
 const REMOTE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
 

@@ -4,11 +4,10 @@
 
 use http::{HeaderName, HeaderValue, header::VARY};
 
+use stockade_http::field::elements;
+
 use super::lines;
-use crate::policy::{
-    field::elements,
-    vary::{SelectingValues, Vary},
-};
+use crate::policy::vary::{SelectingValues, Vary};
 
 /// A name of a field and two of its values, in lines.
 ///

@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use shuttle::{future::block_on, thread};
 
 use super::*;
-use crate::locks::explored::explore;
+use stockade_http::locks::explored::explore;
 
 /// More than a window holds two of them.
 const CHUNK_BYTES: usize = RETAINED_BYTES_MIN;

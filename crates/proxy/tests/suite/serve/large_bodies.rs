@@ -7,9 +7,9 @@ use rustls::{
     crypto::ring,
     pki_types::{CertificateDer, ServerName, pem::PemObject},
 };
+use stockade_http::body_file::{BodyFile, SENDFILE_BYTES_MIN};
 use stockade_proxy::{
     admin::{Purge, PurgeTarget},
-    body_file::{BodyFile, SENDFILE_BYTES_MIN},
     server::ProxyServer,
 };
 use tokio::{

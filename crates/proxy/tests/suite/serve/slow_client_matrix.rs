@@ -8,8 +8,9 @@
 use std::{sync::Arc, thread, time::Duration};
 
 use bytes::Bytes;
+use stockade_http::frontend::DrainSummary;
 use stockade_model::time::{Live, Runtime};
-use stockade_proxy::{frontend::DrainSummary, server::ProxyServer};
+use stockade_proxy::server::ProxyServer;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,

@@ -2,19 +2,7 @@
 "use strict";
 
 const report = (() => {
-  // Distinguishable with and without colour vision (Okabe and Ito, 2008); the last one is the colour of the text.
-  const COLOURS = ["#d55e00", "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#808080", null];
-  const OUTCOMES = {
-    hit: "#009e73",
-    stale: "#e69f00",
-    coalesced: "#56b4e9",
-    miss: "#0072b2",
-    fallback: "#cc79a7",
-    negative: "#999933",
-    bypass: "#808080",
-    error: "#d55e00",
-  };
-  const DASH = [6, 4];
+  const { OUTCOMES, DASH, AXIS, colour, digits, variable: style } = page;
   const HEIGHT_PX = 260;
 
   // The names of arms that are not shown, in all parts of the page. A part has arms of its own, or none.
@@ -22,24 +10,7 @@ const report = (() => {
   let drawn = [];
   // View, axis and zoom of each plot by its place: kept while its part of the page is replaced.
   const left = new Map();
-  // A canvas takes no variables: an element of the colour says what it is in the chosen theme.
-  const probe = document.body.appendChild(document.createElement("span"));
-  probe.hidden = true;
-  const style = (name) => {
-    probe.style.color = `var(${name})`;
-    return getComputedStyle(probe).color;
-  };
-  const text = () => style("--text");
-  const colour = (arm) => COLOURS[arm % COLOURS.length] ?? text();
-
-  // Four significant digits.
-  const digits = (value) => Number(value.toPrecision(4)).toLocaleString("en", { maximumSignificantDigits: 4 });
-  const shown = (unit, value) => {
-    if (value === null || value === undefined) return "–";
-    if (unit !== "ms") return digits(value);
-    if (value >= 1000) return `${digits(value / 1000)} s`;
-    return value >= 1 || value === 0 ? `${digits(value)} ms` : `${digits(value * 1000)} µs`;
-  };
+  const shown = (unit, value) => (unit === "ms" ? page.milliseconds(value) : digits(value));
   const clock = (seconds) => {
     const two = (part) => String(part).padStart(2, "0");
     const [hours, minutes] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60];
@@ -215,16 +186,11 @@ const report = (() => {
       );
     }
 
-    axis(more) {
-      const grid = { stroke: () => style("--grid"), width: 1 };
-      return { stroke: text, grid, ticks: grid, font: "12px system-ui, sans-serif", ...more };
-    }
-
     xAxis() {
       const { x, xs } = this.plot;
       const values = (_, splits) => splits.map((split) => (split === null ? "" : X_TEXT[x](split)));
-      if (x === "seconds") return this.axis({ values, space: 60, incrs: STEPS_S });
-      return this.axis({ values, space: 60, splits: x === "percentile" ? decades : () => xs });
+      if (x === "seconds") return { ...AXIS, values, space: 60, incrs: STEPS_S };
+      return { ...AXIS, values, space: 60, splits: x === "percentile" ? decades : () => xs };
     }
 
     yAxis() {
@@ -232,11 +198,12 @@ const report = (() => {
       const isHeat = kind === "heat";
       const written = (value) => (isHeat ? shown("ms", 10 ** (value / decade)) : shown(unit, value));
       const values = (_, splits) => splits.map((value) => (value === null ? "" : written(value)));
-      return this.axis({
+      return {
+        ...AXIS,
         values,
         size: 68,
         ...(isHeat ? { splits: (_, __, least, most) => this.heatSplits(least, most) } : {}),
-      });
+      };
     }
 
     lineScale() {

@@ -115,7 +115,7 @@ fn invalid_values_name_the_remedy() {
         ("--method", "a b", "write a method, such as GET, POST or PURGE"),
         ("--precision", "x", "write a number above 0 and below 1, such as 0.05 for 5 %"),
         ("--threads", "30S", "For how long is `-d 30s`"),
-        ("--redirects", "51", "51 is not in 0..=50"),
+        ("--redirects", "51", "write a number from 0 to 50"),
     ] {
         refused(&sandbox, &[URL, &format!("{option}={value}")], &[option, words]);
     }
@@ -130,7 +130,7 @@ fn impossible_loads_are_refused_before_any_request() {
     for (arguments, words) in [
         (&[URL, "--rate", "5/s", "-d", "0"][..], &["the load has no requests: write a longer time"][..]),
         (&[URL, "--rate", "5/s", "-d", "60d"], &["longer than 30 days: write a shorter time"]),
-        (&[URL, "-c", "1", "--timeout", "0"], &["--timeout is 0: write a longer one"]),
+        (&[URL, "-c", "1", "--timeout", "0"], &["--timeout", "a timeout of zero fails every request"]),
         (
             &[URL, "-c", "1", "--keys", "scan:5"],
             &["write `{key}` into a path or a query, or remove `--keys scan:5`"],
