@@ -33,6 +33,7 @@ impl Lifespan {
 /// [`Fetch::Coalesce`](crate::Fetch::Coalesce) the chosen request starts the one refresh in flight and is answered
 /// at once; with [`Fetch::Independent`](crate::Fetch::Independent) it loads and waits, as in the paper.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "spec", derive(serde::Serialize), serde(rename_all = "kebab-case"))]
 pub enum Refresh {
     /// Never.
     None,
@@ -44,6 +45,7 @@ pub enum Refresh {
     /// At random, likelier as expiry approaches and as loads take longer: when `now - delta * beta * ln(rand) >=
     /// expiry`, where delta is the duration of the key's last load (Vattani, Chierichetti, Lowenstein: Optimal
     /// Probabilistic Cache Stampede Prevention, VLDB 2015).
+    #[cfg_attr(feature = "spec", serde(rename = "xfetch"))]
     XFetch {
         /// 1 is optimal; more refreshes earlier.
         beta: f64,

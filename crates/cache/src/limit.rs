@@ -1,5 +1,7 @@
 //! Limits of a cache's size.
 
+#[cfg(feature = "spec")]
+use crate::spec::shown;
 use crate::{error::InvalidStrategy, policy::Policy};
 
 /// The limit of a cache. It holds at every moment: room is made before a value is stored.
@@ -12,6 +14,7 @@ use crate::{error::InvalidStrategy, policy::Policy};
 /// let bytes = Limit { max_object: Some(4 << 20), ..Limit::bytes(256 << 20) };
 /// ```
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "spec", derive(serde::Serialize))]
 pub struct Limit {
     /// Maximum number of entries. 0, here or in bytes: nothing is stored, and loads are coalesced all the same.
     pub entries: Option<usize>,
@@ -24,6 +27,7 @@ pub struct Limit {
     /// Only with a limit in bytes.
     pub max_object: Option<usize>,
     /// The policy that selects the entries to evict.
+    #[cfg_attr(feature = "spec", serde(serialize_with = "shown::policy"))]
     pub policy: &'static Policy,
     /// The share of the limit that is cleared once it is reached, 0 to 1: expired entries first, then those that the
     /// policy chooses. Every store clears a few, so that none waits for all. 0: only what the new entry needs.
@@ -34,6 +38,7 @@ pub struct Limit {
 
 /// The scope of an eviction policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "spec", derive(serde::Serialize), serde(rename_all = "kebab-case"))]
 pub enum EvictionOrder {
     /// Each shard has its own policy. A shard has 1,024 entries at least, and room for 16 objects of `max_object`:
     /// 256 MiB with 1 MiB objects make 16 shards. More shards, up to 64, reduce lock contention.

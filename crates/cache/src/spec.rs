@@ -13,6 +13,7 @@
 
 mod error;
 mod limit;
+pub(crate) mod shown;
 pub mod value;
 
 use std::{fmt::Display, str::FromStr};
@@ -36,7 +37,7 @@ use crate::{
 
 /// A caching strategy, as the `[cache]` table of a file.
 // `T` parses `shared`, the URL of the shared tier.
-#[derive(Deserialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, bound = "T: FromStr<Err: Display>")]
 #[cfg_attr(
     feature = "schema",
@@ -81,6 +82,7 @@ pub struct CacheTable<T = NoTier> {
 }
 
 /// For files without a shared tier: no value is valid.
+#[derive(Clone, Debug, PartialEq)]
 pub enum NoTier {}
 
 impl FromStr for NoTier {
@@ -91,7 +93,7 @@ impl FromStr for NoTier {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 enum FetchTable {
@@ -100,7 +102,7 @@ enum FetchTable {
     Coalesce(Coalesce),
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 struct Coalesce {
@@ -110,7 +112,7 @@ struct Coalesce {
     then: Option<AfterWaitName>,
 }
 
-#[derive(Clone, Copy, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 enum AfterWaitName {
@@ -118,7 +120,7 @@ enum AfterWaitName {
     Load,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 struct LoadBoundsTable {
@@ -134,7 +136,7 @@ struct LoadBoundsTable {
     queue: Option<Queue>,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 enum StoreName {
@@ -144,6 +146,7 @@ enum StoreName {
 }
 
 /// `None`: `"none"`.
+#[derive(Clone, Debug, PartialEq)]
 struct RefreshTable(Option<RefreshHow>);
 
 impl<'de> Deserialize<'de> for RefreshTable {
@@ -152,7 +155,7 @@ impl<'de> Deserialize<'de> for RefreshTable {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 enum RefreshHow {
@@ -160,7 +163,7 @@ enum RefreshHow {
     Xfetch(Xfetch),
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 struct Early {
@@ -168,7 +171,7 @@ struct Early {
     at: f64,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 struct Xfetch {
@@ -180,7 +183,7 @@ struct Xfetch {
 }
 
 /// The only formula; a file may name it.
-#[derive(Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 enum Formula {
@@ -188,7 +191,7 @@ enum Formula {
     Paper,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 enum WriterTable {
@@ -196,7 +199,7 @@ enum WriterTable {
     Mailbox(Mailbox),
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 struct Mailbox {
@@ -209,6 +212,7 @@ struct Mailbox {
 }
 
 /// `None`: `"none"`.
+#[derive(Clone, Debug, PartialEq)]
 struct BreakerTable(Option<BreakerSettings>);
 
 impl<'de> Deserialize<'de> for BreakerTable {
@@ -217,7 +221,7 @@ impl<'de> Deserialize<'de> for BreakerTable {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 struct BreakerSettings {
@@ -446,6 +450,7 @@ impl WriterTable {
 }
 
 /// A preset by its name.
+#[derive(Clone, Debug, PartialEq)]
 struct PresetName(Strategy);
 
 impl FromStr for PresetName {
@@ -458,11 +463,11 @@ impl FromStr for PresetName {
 
 bounded_integers! {
 /// Maximum number of concurrent loads.
-    Loads: 1.., "one load at least may be under way";
+    pub(crate) Loads: 1.., "one load at least may be under way";
 /// Maximum number of queued loads.
-    Queue: 0.., "a queue has room for 0 loads or more";
+    pub(crate) Queue: 0.., "a queue has room for 0 loads or more";
 /// Capacity of a mailbox, in writes.
-    Capacity: 1..=16_777_216, "a mailbox holds 1 to 16777216 writes";
+    pub(crate) Capacity: 1..=16_777_216, "a mailbox holds 1 to 16777216 writes";
 }
 
 #[cfg(feature = "schema")]

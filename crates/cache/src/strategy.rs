@@ -4,6 +4,8 @@ pub(crate) mod preset;
 
 use std::time::Duration;
 
+#[cfg(feature = "spec")]
+use crate::spec::shown;
 use crate::{
     breaker::Breaker,
     error::InvalidStrategy,
@@ -25,6 +27,7 @@ use crate::{
 /// # Ok::<(), stockade_cache::UnknownName>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "spec", derive(serde::Serialize))]
 pub struct Strategy {
     /// The caller that loads a missing key.
     pub fetch: Fetch,
@@ -35,25 +38,32 @@ pub struct Strategy {
     /// The refresh of fresh values before they expire.
     pub refresh: Refresh,
     /// How long a value is fresh, from the end of its load; `None`: for ever.
+    #[cfg_attr(feature = "spec", serde(serialize_with = "shown::time_or_none"))]
     pub ttl: Option<Duration>,
     /// The share of its ttl that a value may lose at random, 0 to 1, so that values loaded together do not expire
     /// together. It never lengthens a ttl.
     pub jitter: f64,
     /// Stale while revalidate, after the ttl: a request receives the stale value and starts a refresh, unless one is
     /// in flight (RFC 5861; Varnish calls it grace).
+    #[cfg_attr(feature = "spec", serde(serialize_with = "shown::time"))]
     pub swr: Duration,
     /// Stale if error, after `ttl` and `swr`: a request waits for a load, and receives the stale value if that fails
     /// (Varnish calls it keep, others fail-safe). Then the value is gone. The `stale-if-error` of RFC 5861 counts from the ttl.
+    #[cfg_attr(feature = "spec", serde(serialize_with = "shown::time"))]
     pub sie: Duration,
     /// How long a [not-found](crate::Builder::not_found) is stored; `None`: it is answered and not stored.
+    #[cfg_attr(feature = "spec", serde(skip))]
     pub negative_ttl: Option<Duration>,
     /// How long loads of a key are suppressed after one failed, if there is a value to serve. Without jitter.
+    #[cfg_attr(feature = "spec", serde(serialize_with = "shown::time"))]
     pub throttle: Duration,
     /// Stops loads from a source that fails; `None`: there is no breaker.
+    #[cfg_attr(feature = "spec", serde(serialize_with = "shown::or_none"))]
     pub breaker: Option<Breaker>,
     /// The task that writes into the store.
     pub writer: Writer,
     /// The limit of the store; `None`: all values are stored until they expire.
+    #[cfg_attr(feature = "spec", serde(skip_serializing_if = "Option::is_none"))]
     pub limit: Option<Limit>,
 }
 
@@ -125,6 +135,7 @@ impl Strategy {
 
 /// The caller that loads a missing key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "spec", derive(serde::Serialize), serde(rename_all = "kebab-case"))]
 pub enum Fetch {
     /// Every caller loads for itself.
     Independent,
@@ -132,6 +143,7 @@ pub enum Fetch {
     #[non_exhaustive]
     Coalesce {
         /// How long a waiter waits.
+        #[cfg_attr(feature = "spec", serde(serialize_with = "shown::time"))]
         wait_timeout: Duration,
         /// A waiter without a stale value receives an error after that time, or loads.
         then: AfterWait,
@@ -140,6 +152,7 @@ pub enum Fetch {
 
 /// What a waiter does after its [`wait_timeout`](Fetch::Coalesce).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "spec", derive(serde::Serialize), serde(rename_all = "kebab-case"))]
 pub enum AfterWait {
     /// It receives [`Error::WaitTimeout`](crate::Error::WaitTimeout).
     Error,
@@ -164,17 +177,21 @@ impl Fetch {
 
 /// Bounds of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "spec", derive(serde::Serialize))]
 pub struct LoadBounds {
     /// A load that takes longer is cancelled, and its waiters receive an error. The waits before it, in the queue for admission and
     /// in that of a batch, have the same bound each.
+    #[cfg_attr(feature = "spec", serde(serialize_with = "shown::time"))]
     pub deadline: Duration,
     /// When a load takes longer, requests that have a stale value receive that, and the load goes on; `None`: they
     /// wait for it. Counted from the start of the load, so that a late request does not wait at all.
+    #[cfg_attr(feature = "spec", serde(serialize_with = "shown::time_or_none"))]
     pub soft_timeout: Option<Duration>,
     /// When a load takes longer, one of its waiters loads, too, and another one after each further such time. The first
     /// value answers all of them; `None`: they wait for the one load. A source that does not answer one request then
     /// delays the others of its key by this time. Hedges are one load in a hundred at most, and three at first: a source that is
     /// slow altogether does not get more loads by it.
+    #[cfg_attr(feature = "spec", serde(serialize_with = "shown::hedge_after"))]
     pub hedge_after: Option<HedgeAfter>,
     /// The number of concurrent loads over all keys; `None`: no bound. A load that requests another key of the same
     /// cache needs two of them.
@@ -213,6 +230,7 @@ impl HedgeAfter {
 
 /// The time at which a value is stored, before or after the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "spec", derive(serde::Serialize), serde(rename_all = "kebab-case"))]
 pub enum StoreMode {
     /// The value is stored, then answered.
     Sync,
@@ -225,6 +243,7 @@ pub enum StoreMode {
 
 /// The task that writes into the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "spec", derive(serde::Serialize), serde(rename_all = "kebab-case"))]
 pub enum Writer {
     /// The load's own task, under the shard's lock.
     Direct,
@@ -235,8 +254,10 @@ pub enum Writer {
     /// dropped and counted.
     Mailbox {
         /// The duration of one write.
+        #[cfg_attr(feature = "spec", serde(serialize_with = "shown::time"))]
         cost: Duration,
         /// How long a sync store is waited for.
+        #[cfg_attr(feature = "spec", serde(serialize_with = "shown::time"))]
         call_timeout: Duration,
         /// Maximum number of waiting writes; at least one.
         capacity: usize,

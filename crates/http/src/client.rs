@@ -106,7 +106,7 @@ pub enum ClientError {
     /// The rest of the reply is missing.
     #[error("{0}")]
     Incomplete(#[source] hyper::Error),
-    #[error("its answer is too long")]
+    #[error("length limit exceeded")]
     TooLarge,
 }
 

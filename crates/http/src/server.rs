@@ -70,7 +70,7 @@ pub struct Connections {
     free: Arc<Semaphore>,
 }
 
-/// A server on a thread of its own, which ends when this is dropped.
+/// A thread of a server, with a runtime of its own. When this is dropped, it is told, and awaited.
 #[derive(Debug)]
 pub struct ServerThread {
     stop: watch::Sender<bool>,
@@ -127,8 +127,43 @@ pub fn runtime() -> io::Result<runtime::Runtime> {
 }
 
 impl ServerThread {
-    /// Serves a bound socket. `respond` is called on the new thread, within its runtime, and returns what answers requests.
-    pub fn start<S, F, B>(
+    /// Starts a thread that awaits what `start` returns. `start` is called within the runtime of that thread, with what tells that this
+    /// was dropped.
+    pub fn run<F, E>(
+        name: &str,
+        start: impl FnOnce(watch::Receiver<bool>) -> Result<F, E> + Send + 'static,
+    ) -> Result<Self, E>
+    where
+        F: Future<Output = ()>,
+        E: From<io::Error> + Send + 'static,
+    {
+        let (stop, stopped) = watch::channel(false);
+        let (started, is_started) = mpsc::channel();
+        let run = move || {
+            let runtime = match runtime() {
+                Ok(runtime) => runtime,
+                Err(error) => return drop(started.send(Err(error.into()))),
+            };
+            runtime.block_on(async {
+                match start(stopped) {
+                    Ok(serving) => {
+                        drop(started.send(Ok(())));
+                        serving.await;
+                    }
+                    Err(error) => drop(started.send(Err(error))),
+                }
+            });
+            // Does not wait for name lookups that hang.
+            runtime.shutdown_background();
+        };
+        let thread = Some(thread::Builder::new().name(name.to_owned()).spawn(run)?);
+        // A thread that panicked has sent nothing. Its message is on standard error.
+        is_started.recv().unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::Other).into()))?;
+        Ok(Self { stop, thread })
+    }
+
+    /// Serves a bound socket. `respond` is called within the runtime, and returns what answers requests.
+    pub fn serve<S, F, B>(
         name: &str,
         listener: StdListener,
         limits: ServerLimits,
@@ -141,34 +176,16 @@ impl ServerThread {
         B::Data: Send,
         B::Error: Into<BodyError>,
     {
-        let (stop, mut stopped) = watch::channel(false);
-        let (started, is_started) = mpsc::channel();
-        let run = move || {
-            let runtime = match runtime() {
-                Ok(runtime) => runtime,
-                Err(error) => return drop(started.send(Err(error))),
-            };
-            runtime.block_on(async {
-                let time = Live::new();
-                let prepared =
-                    TcpListener::from_std(listener).and_then(|listener| Ok((listener, respond(&time)?)));
-                let (listener, respond) = match prepared {
-                    Ok(prepared) => prepared,
-                    Err(error) => return drop(started.send(Err(error))),
-                };
-                drop(started.send(Ok(())));
-                let connections = Connections::within(limits);
+        Self::run(name, move |mut stopped| {
+            let (listener, time) = (TcpListener::from_std(listener)?, Live::new());
+            let (connections, respond) = (Connections::within(limits), respond(&time)?);
+            Ok::<_, io::Error>(async move {
                 tokio::select! {
                     _ = stopped.wait_for(|stopped| *stopped) => {}
                     () = serve(&listener, &connections, &time, respond) => {}
                 }
-            });
-            runtime.shutdown_background();
-        };
-        let thread = Some(thread::Builder::new().name(name.to_owned()).spawn(run)?);
-        // A thread that panicked has sent nothing. Its message is on standard error.
-        is_started.recv().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))?;
-        Ok(Self { stop, thread })
+            })
+        })
     }
 }
 

@@ -3,10 +3,12 @@
 use std::{fmt, net::IpAddr, str::FromStr};
 
 use ipnet::IpNet;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use stockade_model::units::text;
 
 /// The addresses and networks of the load balancers and CDNs that may name the client of a request.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TrustedProxies(Vec<IpNet>);
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct TrustedProxies(Vec<TrustedNetwork>);
 
 /// An address, or a network in CIDR notation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,24 +42,32 @@ impl fmt::Display for TrustedNetwork {
     }
 }
 
+impl<'de> Deserialize<'de> for TrustedNetwork {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        text::parsed(from)
+    }
+}
+
+impl Serialize for TrustedNetwork {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
 impl FromIterator<TrustedNetwork> for TrustedProxies {
     fn from_iter<I: IntoIterator<Item = TrustedNetwork>>(networks: I) -> Self {
-        Self(networks.into_iter().map(|network| network.0).collect())
+        Self(networks.into_iter().collect())
     }
 }
 
 impl TrustedProxies {
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
-        !self.0.is_empty() && self.0.iter().any(|network| network.contains(&address.to_canonical()))
+        self.0.iter().any(|network| network.contains(address))
     }
 
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
-    }
-
-    pub fn networks(&self) -> impl Iterator<Item = TrustedNetwork> {
-        self.0.iter().copied().map(TrustedNetwork)
     }
 }

@@ -201,6 +201,16 @@ pub fn format_exact_size(bytes: u64) -> String {
     format!("{}{}", bytes >> (10 * unit), UNITS[unit])
 }
 
+/// An exact duration in the largest of s, ms and ns, as files write it: `90s`, `1500ms`.
+#[must_use]
+pub fn format_exact_duration(duration: Duration) -> String {
+    match (duration.as_secs(), duration.subsec_nanos()) {
+        (seconds, 0) => format!("{seconds}s"),
+        (_, nanos) if nanos % 1_000_000 == 0 => format!("{}ms", duration.as_millis()),
+        _ => format!("{}ns", duration.as_nanos()),
+    }
+}
+
 /// Parses a share in percent, from `0%` to `1000%`, such as `5%` for 0.05.
 #[must_use]
 pub fn parse_percent(text: &str) -> Option<f64> {
@@ -282,38 +292,48 @@ pub fn format_milliseconds(milliseconds: f64) -> String {
 /// error can name the missing unit.
 #[cfg(feature = "serde")]
 pub mod text {
-    use std::time::Duration;
+    use std::{
+        fmt::{self, Display},
+        marker::PhantomData,
+        str::FromStr,
+        time::Duration,
+    };
 
-    use serde::Deserializer;
+    use serde::{Deserializer, de::Error};
 
     /// Parses like [`super::parse_duration`].
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
-        super::parse_duration(&written(from)?).map_err(serde::de::Error::custom)
+        super::parse_duration(&written(from)?).map_err(Error::custom)
     }
 
     /// The text as written. A number is accepted too, so that the parser's error can name the
     /// missing unit.
     pub fn written<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
-        struct Visitor;
-        impl serde::de::Visitor<'_> for Visitor {
-            type Value = String;
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        parsed(from)
+    }
+
+    /// Parses the [`written`] text, within the deserializer: its error has the place of the value, in a list too.
+    pub fn parsed<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(from: D) -> Result<T, D::Error> {
+        struct Visitor<T>(PhantomData<T>);
+        impl<T: FromStr<Err: Display>> serde::de::Visitor<'_> for Visitor<T> {
+            type Value = T;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("text, such as \"250ms\"")
             }
-            fn visit_str<E>(self, text: &str) -> Result<String, E> {
-                Ok(text.to_owned())
+            fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+                text.parse().map_err(E::custom)
             }
-            fn visit_i64<E>(self, number: i64) -> Result<String, E> {
-                Ok(number.to_string())
+            fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
+                self.visit_str(&number.to_string())
             }
-            fn visit_u64<E>(self, number: u64) -> Result<String, E> {
-                Ok(number.to_string())
+            fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
+                self.visit_str(&number.to_string())
             }
-            fn visit_f64<E>(self, number: f64) -> Result<String, E> {
-                Ok(number.to_string())
+            fn visit_f64<E: Error>(self, number: f64) -> Result<T, E> {
+                self.visit_str(&number.to_string())
             }
         }
-        from.deserialize_any(Visitor)
+        from.deserialize_any(Visitor(PhantomData))
     }
 }
 
@@ -341,6 +361,17 @@ mod tests {
             (3e15, "2728 TiB"),
         ] {
             assert_eq!(format_size(bytes), text, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn exact_durations_are_read_back() {
+        for (nanos, text) in
+            [(0, "0s"), (90_000_000_000, "90s"), (1_500_000_000, "1500ms"), (1_500, "1500ns")]
+        {
+            let duration = Duration::from_nanos(nanos);
+            assert_eq!(format_exact_duration(duration), text);
+            assert_eq!(parse_duration(text), Ok(duration));
         }
     }
 

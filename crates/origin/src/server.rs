@@ -5,8 +5,8 @@ use std::{
     net::{Ipv4Addr, SocketAddr, TcpListener},
     num::NonZeroUsize,
     path::PathBuf,
-    sync::{Arc, mpsc},
-    thread::{self, JoinHandle},
+    sync::Arc,
+    thread,
     time::Duration,
 };
 
@@ -19,7 +19,6 @@ use stockade_model::{
     seed::Seed,
     time::{Precise, Runtime},
 };
-use tokio::sync::watch;
 
 use crate::{
     certificate::{CertificateError, CertificateSource, ServerTls},
@@ -99,9 +98,8 @@ pub struct Origin {
     pub admin_address: Option<SocketAddr>,
     /// Routes of the first recipes whose responses no shared cache stores, because they have no `cache-control`.
     pub uncacheable_routes: Vec<String>,
-    stop: watch::Sender<bool>,
-    threads: Vec<JoinHandle<()>>,
-    _admin: Option<ServerThread>,
+    /// Of the listeners, and of the admin pages.
+    threads: Vec<ServerThread>,
 }
 
 /// An origin could not be started.
@@ -123,7 +121,7 @@ pub enum OriginStartError {
     },
     /// No thread or file descriptor is left.
     #[error("cannot start a thread: {0}")]
-    Thread(io::Error),
+    Thread(#[from] io::Error),
 }
 
 fn port_remedy(error: &io::Error) -> &'static str {
@@ -148,7 +146,6 @@ impl Origin {
         let tls = options.certificate.as_ref().map(ServerTls::new).transpose()?;
         let pem = tls.as_ref().map(|tls| tls.pem.clone());
         let state = Arc::new(OriginState::new(options, pem));
-        let (stop, stopped) = watch::channel(false);
         // The caller may be inside a tokio runtime, where another one cannot block. Hence a thread.
         let prepare = || {
             let prepared = async {
@@ -159,7 +156,7 @@ impl Origin {
                 }
                 Ok::<_, OriginStartError>(time)
             };
-            server::runtime().map_err(OriginStartError::Thread)?.block_on(prepared)
+            server::runtime()?.block_on(prepared)
         };
         let prepared = thread::scope(|scope| scope.spawn(prepare).join());
         let time = prepared.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
@@ -176,9 +173,7 @@ impl Origin {
             address: port.address(),
             admin_address,
             uncacheable_routes: state.routes.load().uncacheable(),
-            stop,
-            threads: Vec::new(),
-            _admin: admin,
+            threads: Vec::from_iter(admin),
         };
         for n in 0..options.threads.get() {
             let listener = ListenerThread {
@@ -188,70 +183,34 @@ impl Origin {
                 has_admin_pages,
                 port: Arc::clone(&port),
             };
-            origin.spawn(listener, &time, stopped.clone())?;
+            origin.spawn(listener, &time)?;
         }
         Ok(origin)
     }
 
     /// Starts a listener's thread, and waits until it listens.
-    fn spawn(
-        &mut self,
-        listener: ListenerThread,
-        time: &Precise,
-        mut stopped: watch::Receiver<bool>,
-    ) -> Result<(), OriginStartError> {
+    fn spawn(&mut self, listener: ListenerThread, time: &Precise) -> Result<(), OriginStartError> {
         let ListenerThread { name, state, tls, has_admin_pages, port } = listener;
-        let address = port.address();
-        let (started, start_result) = mpsc::channel();
         let time = time.clone();
-        let run = move || {
-            let prepared = server::runtime().and_then(|runtime| {
-                let time = runtime.block_on(async { time.on_current_runtime() })?;
-                Ok((runtime, time))
-            });
-            let (runtime, time) = match prepared {
-                Ok(prepared) => prepared,
-                Err(error) => return drop(started.send(Err(OriginStartError::Thread(error)))),
-            };
-            runtime.block_on(async {
-                let context = ListenerContext { state, time, has_admin_pages };
-                let mut listener = match listen(address) {
-                    Ok(listener) => Some(listener),
-                    Err(error) => {
-                        return drop(started.send(Err(OriginStartError::Listen { address, error })));
-                    }
-                };
-                drop(started.send(Ok(())));
-                let _port = port;
+        let thread = ServerThread::run(&name, move |mut stopped| {
+            let context = ListenerContext { state, time: time.on_current_runtime()?, has_admin_pages };
+            let address = port.address();
+            let listening = listen(address).map_err(|error| OriginStartError::Listen { address, error })?;
+            Ok::<_, OriginStartError>(async move {
+                let (mut listener, _port) = (Some(listening), port);
                 tokio::select! {
                     _ = stopped.wait_for(|stopped| *stopped) => {}
                     () = run_listener(&mut listener, address, tls, context) => {}
                 }
-            });
-            runtime.shutdown_background();
-        };
-        let thread = thread::Builder::new().name(name).spawn(run).map_err(OriginStartError::Thread)?;
+            })
+        })?;
         self.threads.push(thread);
-        // A thread that panicked has sent nothing. Its message is on standard error.
-        start_result.recv().unwrap_or_else(|_| Err(OriginStartError::Thread(io::ErrorKind::Other.into())))
-    }
-}
-
-impl Drop for Origin {
-    fn drop(&mut self) {
-        self.stop.send_replace(true);
-        for thread in self.threads.drain(..) {
-            drop(thread.join());
-        }
+        Ok(())
     }
 }
 
 /// Serves the admin pages on a listener of their own.
-fn start_admin(
-    listener: TcpListener,
-    state: Arc<OriginState>,
-    time: Precise,
-) -> Result<ServerThread, OriginStartError> {
+fn start_admin(listener: TcpListener, state: Arc<OriginState>, time: Precise) -> io::Result<ServerThread> {
     let respond = move |_: &_| {
         let time = time.on_current_runtime()?;
         Ok(move |request: Request<_>| {
@@ -260,7 +219,7 @@ fn start_admin(
             async move { respond_with_page(&state, &time, head, body).await }
         })
     };
-    ServerThread::start("admin", listener, ADMIN_LIMITS, respond).map_err(OriginStartError::Thread)
+    ServerThread::serve("admin", listener, ADMIN_LIMITS, respond)
 }
 
 fn listen(address: SocketAddr) -> io::Result<tokio::net::TcpListener> {

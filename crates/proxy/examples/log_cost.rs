@@ -14,7 +14,7 @@ use std::{
 use http::Version;
 use stockade_model::outcome::Outcome;
 use stockade_proxy::{
-    config::{self, AccessLogFormat},
+    config::{self, LogFormat},
     log::{AccessLogError, AccessLogWriter, AccessRecord},
 };
 
@@ -23,11 +23,11 @@ const BATCH: u64 = 1_000;
 
 fn main() -> Result<(), AccessLogError> {
     let records: u64 = std::env::args().nth(1).and_then(|count| count.parse().ok()).unwrap_or(1_000_000);
-    for format in [AccessLogFormat::Json, AccessLogFormat::Combined] {
+    for format in [LogFormat::Json, LogFormat::Combined] {
         let log = AccessLogWriter::start(&config::LogConfig {
             format,
             path: Some(PathBuf::from("/dev/null")),
-            masked_query: config::LogConfig::default_mask(),
+            ..config::LogConfig::default()
         })?;
         let logger = log.logger();
         let record = AccessRecord {

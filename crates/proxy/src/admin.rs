@@ -93,7 +93,7 @@ pub enum AdminStartError {
     #[error("cannot listen at {address}: {error}")]
     Listen { address: SocketAddr, error: io::Error },
     #[error("cannot start the admin thread: {0}")]
-    Thread(io::Error),
+    Thread(#[from] io::Error),
 }
 
 impl AdminServer {
@@ -110,15 +110,16 @@ impl AdminServer {
         control: Arc<C>,
         limits: AdminLimits,
     ) -> Result<Self, AdminStartError> {
-        if settings.token_file.is_none() && !settings.listen.ip().to_canonical().is_loopback() {
-            return Err(AdminStartError::Open(settings.listen));
+        if settings.token_file.is_none() && !settings.listen.0.ip().to_canonical().is_loopback() {
+            return Err(AdminStartError::Open(settings.listen.0));
         }
         let (token, warning) = Token::read_with_warning(settings.token_file.as_deref())?;
         let token = Arc::new(token);
-        let wrong = |error| AdminStartError::Listen { address: settings.listen, error };
-        let listener = server::bind(settings.listen).map_err(wrong)?;
+        let wrong = |error| AdminStartError::Listen { address: settings.listen.0, error };
+        let listener = server::bind(settings.listen.0).map_err(wrong)?;
         let address = listener.local_addr().map_err(wrong)?;
-        let service = AdminService::new(control, Arc::clone(&token), settings.hosts.clone(), limits);
+        let hosts = settings.hosts.iter().map(|host| host.0.clone()).collect();
+        let service = AdminService::new(control, Arc::clone(&token), hosts, limits);
         let respond = move |time: &Live| {
             let time = time.clone();
             Ok(move |request| {
@@ -126,8 +127,7 @@ impl AdminServer {
                 async move { service.respond(request, &time).await }
             })
         };
-        let thread = ServerThread::start("admin", listener, limits.server, respond);
-        let thread = thread.map_err(AdminStartError::Thread)?;
+        let thread = ServerThread::serve("admin", listener, limits.server, respond)?;
         Ok(Self { address, token, warning, _thread: thread })
     }
 

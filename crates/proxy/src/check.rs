@@ -45,7 +45,7 @@ pub fn check(config: &Config) -> CheckResult {
         result.problems.extend(error.map(|message| Problem { setting: setting.to_owned(), message }));
     };
     note("[tls]", certificate_error(config));
-    note("[log] path", config.log.as_ref().and_then(log_error));
+    note("[log] path", log_error(&config.log));
     note("[snapshot] path", config.snapshot.as_ref().and_then(snapshot_error));
     for origin in &config.origins {
         let error = OriginClient::check(origin).err().map(|error| error.reason);
@@ -69,7 +69,7 @@ pub(crate) fn shadow_warning(config: &Config) -> Option<String> {
 
 fn certificate_error(config: &Config) -> Option<String> {
     let tls = config.tls.as_ref()?;
-    let files = CertificateFiles { certificates: tls.certificates.clone(), key: tls.key.clone() };
+    let files = CertificateFiles { certificates: tls.cert.clone(), key: tls.key.clone() };
     ServerCertificate::load(&files).err().map(|error| error.to_string())
 }
 
@@ -89,7 +89,7 @@ fn snapshot_error(snapshot: &SnapshotConfig) -> Option<String> {
 }
 
 fn log_error(log: &LogConfig) -> Option<String> {
-    let path = log.path.as_deref()?;
+    let path = log.path.as_deref().filter(|_| log.is_on())?;
     let error = writable(path).err()?;
     Some(format!("cannot write the access log to {}: {error}", path.display()))
 }

@@ -1,12 +1,12 @@
 //! Configuration: a file or flags, parsed and validated once, before anything listens.
 //!
 //! ```text
-//! stockade.toml -- file: as it is written --+-- read ---> Config --+-- shown: without secrets
-//! flags ------- override the file ----------+                      +-- diff: what a reload cannot change
+//! stockade.toml -- file --------------+-- read: checks what depends --> Config --+-- shown
+//! flags -------- override the file ---+   on several settings                   +-- diff: what a reload cannot change
 //! ```
 //!
-//! [`Config`] is plain data: times are [`Duration`]s, sizes are bytes, a strategy is a
-//! [`Strategy`](stockade_cache::Strategy). `[cache]` is the block of an experiment file, read by the same code
+//! Each table of the file is one type, here and in the file: its fields are read, completed with defaults, and shown. A secret is part
+//! of a type that shows none. A strategy is a [`Strategy`](stockade_cache::Strategy). `[cache]` is the block of an experiment file, read by the same code
 //! ([`stockade_cache::spec`]), so that the strategy that won can be copied over.
 //!
 //! ```
@@ -26,7 +26,6 @@
 //! assert_eq!(config.origins[route.origin].name, "app");
 //! ```
 
-mod diff;
 mod error;
 mod file;
 mod flags;
@@ -35,210 +34,32 @@ pub(crate) mod fuzzing;
 mod origin;
 mod read;
 mod route;
-#[cfg(feature = "schema")]
-mod schema;
+mod settings;
 mod shadow;
-mod shown;
-mod snapshot;
+mod tables;
 mod tier;
-
-use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
-
-use stockade_cache::Limit;
-use stockade_http::{
-    frontend::ClientPrefix,
-    trusted_proxies::{TrustedNetwork, TrustedProxies},
-};
-
-use crate::serve::client_rates::ClientRateBound;
+mod value;
 
 pub use self::{
-    diff::{Change, diff},
     error::{ConfigError, FileError},
     flags::{FlagError, Flags},
-    origin::{HealthConfig, HttpOrigin, OriginConfig, OriginKind, OriginTimeouts, ProbeConfig},
+    origin::{HealthTable, OriginConfig, OriginKind, OriginTable, OriginTimeouts},
     route::{
-        ClientDirectives, HostPattern, NamePattern, PathPattern, RouteConfig, SetCookie, UnsafeInvalidation,
+        ClientDirectives, HostPattern, NamePattern, PathPattern, RouteConfig, RouteTable, SetCookie,
+        UnsafeInvalidation,
     },
+    settings::{Change, Config, diff},
     shadow::{GhostSize, ShadowConfig},
-    snapshot::SnapshotConfig,
+    tables::{AdminConfig, ClientBounds, ClientTimeouts, LogConfig, LogFormat, SnapshotConfig, TlsFiles},
     tier::SharedTierUrl,
+    value::{AdminHost, HeadSize, PlainDuration, PositiveDuration, SocketAddress, Times},
 };
+
+/// The JSON schema of the file, draft 2020-12. `docs/proxy.schema.json` is this, pretty-printed.
 #[cfg(feature = "schema")]
-pub use schema::schema;
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct Config {
-    /// At least one, here or in `listen_proxy_protocol`.
-    pub listen: Vec<SocketAddr>,
-    /// Addresses where each connection begins with a header of the PROXY protocol.
-    pub listen_proxy_protocol: Vec<SocketAddr>,
-    /// Load balancers and CDNs that name the client of a request.
-    pub trusted_proxies: TrustedProxies,
-    /// `None`: one per core.
-    pub threads: Option<NonZeroUsize>,
-    pub tls: Option<TlsFiles>,
-    /// `None`: no admin listener.
-    pub admin: Option<AdminConfig>,
-    /// Empty: all hosts.
-    pub hosts: Vec<HostPattern>,
-    /// For all routes together.
-    pub limit: Limit,
-    /// The tier that several proxies share.
-    pub shared: Option<SharedTierUrl>,
-    /// `None`: there are no ghosts.
-    pub shadow: Option<ShadowConfig>,
-    /// `None`: a restart begins with an empty cache.
-    pub snapshot: Option<SnapshotConfig>,
-    /// `None`: no access log.
-    pub log: Option<LogConfig>,
-    /// Timeouts for clients.
-    pub timeouts: ClientTimeouts,
-    /// Limits for clients.
-    pub bounds: ClientBounds,
-    /// At least one.
-    pub origins: Vec<OriginConfig>,
-    /// In the order of [`Config::route`].
-    pub routes: Vec<RouteConfig>,
-}
-
-/// PEM files.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsFiles {
-    /// The certificate chain.
-    pub certificates: PathBuf,
-    pub key: PathBuf,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AdminConfig {
-    /// Outside the loopback interface a token is required.
-    pub listen: SocketAddr,
-    /// File with the bearer token.
-    pub token_file: Option<PathBuf>,
-    /// Accepted host names besides those of the loopback interface.
-    pub hosts: Vec<String>,
-    /// Clients that may send `PURGE` without the token.
-    pub purge_from: Vec<TrustedNetwork>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogConfig {
-    pub format: AccessLogFormat,
-    /// `None`: standard output.
-    pub path: Option<PathBuf>,
-    /// Query parameters whose values are masked, in any case.
-    pub masked_query: Vec<NamePattern>,
-}
-
-impl LogConfig {
-    /// Names of secrets: those of OAuth, of signed URLs and of common APIs.
-    const MASKED: [&str; 18] = [
-        "access_token",
-        "api_key",
-        "apikey",
-        "auth",
-        "client_secret",
-        "id_token",
-        "jwt",
-        "key",
-        "passwd",
-        "password",
-        "refresh_token",
-        "secret",
-        "sig",
-        "signature",
-        "token",
-        "x-amz-security-token",
-        "x-amz-signature",
-        "x-goog-signature",
-    ];
-
-    #[must_use]
-    pub fn default_mask() -> Vec<NamePattern> {
-        Self::MASKED.iter().filter_map(|name| name.parse().ok()).collect()
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AccessLogFormat {
-    /// One JSON object per line.
-    Json,
-    /// Apache's Combined Log Format, followed by the cache outcome and the time.
-    Combined,
-}
-
-/// How long clients may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClientTimeouts {
-    /// For the head of a request, from its first byte or the start of the connection.
-    pub head: Duration,
-    /// Between two reads of a request body.
-    pub body: Duration,
-    /// Between two writes of a response.
-    pub write: Duration,
-    /// Between two requests of a connection.
-    pub idle: Duration,
-    /// For a whole request; `None`: unlimited.
-    pub total: Option<Duration>,
-    /// For requests in flight when the proxy stops.
-    pub drain: Duration,
-    /// How long a proxy that stops accepts connections although it is not ready.
-    pub shutdown_delay: Duration,
-}
-
-/// Limits for clients.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClientBounds {
-    /// Of a request.
-    pub head_bytes: usize,
-    /// Of a request.
-    pub headers: usize,
-    /// Of a request.
-    pub body_bytes: usize,
-    /// Concurrent.
-    pub connections: usize,
-    /// Concurrent, of one client.
-    pub connections_per_client: usize,
-    /// `None`: unlimited.
-    pub client_rate: Option<ClientRateBound>,
-    /// The bits of an address that identify a client.
-    pub client_prefix: ClientPrefix,
-    /// Concurrent, of one HTTP/2 connection.
-    pub streams: usize,
-}
-
-impl Default for ClientTimeouts {
-    /// Close to those of nginx and Varnish.
-    fn default() -> Self {
-        Self {
-            head: Duration::from_secs(10),
-            body: Duration::from_secs(30),
-            write: Duration::from_secs(30),
-            idle: Duration::from_mins(1),
-            total: None,
-            drain: Duration::from_secs(30),
-            shutdown_delay: Duration::ZERO,
-        }
-    }
-}
-
-impl Default for ClientBounds {
-    /// Enough for browsers.
-    fn default() -> Self {
-        let connections = 10_000;
-        Self {
-            head_bytes: 64 << 10,
-            headers: 100,
-            body_bytes: 64 << 20,
-            connections,
-            // Above an eighth of all, from which on others may take a client's connections.
-            connections_per_client: 2_000,
-            client_rate: None,
-            client_prefix: ClientPrefix::default(),
-            streams: 250,
-        }
-    }
+#[must_use]
+pub fn schema() -> serde_json::Value {
+    stockade_cache::spec::file_schema::<file::ConfigFile>()
 }
 
 #[cfg(test)]

@@ -67,14 +67,11 @@ pub enum AccessLogError {
 impl AccessLogWriter {
     pub fn start(config: &config::LogConfig) -> Result<Self, AccessLogError> {
         let writer = Self::start_with(config.format, LogDestination::from_path(config.path.as_deref()))?;
-        writer.buffers.set_mask(config.masked_query.clone());
+        writer.buffers.set_mask(config.mask_query.clone());
         Ok(writer)
     }
 
-    fn start_with(
-        format: config::AccessLogFormat,
-        destination: LogDestination,
-    ) -> Result<Self, AccessLogError> {
+    fn start_with(format: config::LogFormat, destination: LogDestination) -> Result<Self, AccessLogError> {
         let output = LogOutput::open(destination)?;
         let buffers = Arc::new(LineBuffers::new(format));
         let (sender, ended) = mpsc::channel();
@@ -103,7 +100,7 @@ impl AccessLogWriter {
     /// Switches to another format and file, as [`Self::reopen`] does. Requests recorded at the same moment may be
     /// written to the new file in the old format. The names of secrets apply at once.
     pub fn reconfigure(&self, config: &config::LogConfig) {
-        self.buffers.set_mask(config.masked_query.clone());
+        self.buffers.set_mask(config.mask_query.clone());
         self.buffers.switch_to(LogDestination::from_path(config.path.as_deref()), config.format);
     }
 

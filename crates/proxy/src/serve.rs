@@ -56,7 +56,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use http::{
-    HeaderMap, Method, Request, StatusCode, Uri,
+    HeaderMap, Method, Request, Response, StatusCode, Uri,
     header::RETRY_AFTER,
     request::Parts,
     uri::{Authority, PathAndQuery},
@@ -277,7 +277,7 @@ impl Proxy {
         client: &RequestClient,
     ) -> (CacheKey, Result<Arc<Route>, Reply>) {
         let (key, route) = router.resolve(head, client);
-        if let Some(rate) = router.config.bounds.client_rate.filter(|_| client.is_bounded)
+        if let Some(rate) = router.config.bounds.client_rate().filter(|_| client.is_bounded)
             && let Err(wait) = self.rates.admit(client.network, self.runtime.now(), rate)
         {
             self.rate_refusals.fetch_add(1, Relaxed);
@@ -315,14 +315,14 @@ impl Handler for Proxy {
         };
         drop(router);
         if let Some(reply) = ready {
-            let (response, record) = ReplyRecord::new(reply, context, start);
+            let (response, record) = complete(reply, context, start);
             return HandlerResponse::Ready(response, record);
         }
         let router = Arc::clone(&self.router);
         HandlerResponse::Pending(Box::pin(async move {
             let reply = serve(&context, body, &start.runtime, &router).await;
             context.mark_replied();
-            ReplyRecord::new(reply, context, start)
+            complete(reply, context, start)
         }))
     }
 
@@ -331,6 +331,18 @@ impl Handler for Proxy {
             reply_record::log_refusal(logger, refused, peer, &self.router.load().config);
         }
     }
+}
+
+/// The response without the fields that the route hides, whoever has set them.
+fn complete(
+    mut reply: Reply,
+    context: Arc<RequestContext>,
+    start: RequestStart,
+) -> (Response<ReplyBody>, ReplyRecord) {
+    for hidden in &context.route.config.table.hide_headers {
+        reply.response.headers_mut().remove(&hidden.0);
+    }
+    ReplyRecord::new(reply, context, start)
 }
 
 fn routing_error_reply(error: RoutingError) -> Reply {

@@ -1,7 +1,6 @@
 //! A running proxy: frontend, routes, admin listener and access log, with reload and drain.
 
 use std::{
-    borrow::Cow,
     future::Future,
     io,
     net::SocketAddr,
@@ -27,7 +26,7 @@ use tokio::{runtime::Handle, sync::Mutex as AsyncMutex};
 use crate::{
     admin::{self, AdminServer, Control, KeyStats, ProxyStats, Purge, PurgeResult, WarmOutcome},
     check::shadow_warning,
-    config::{Change, Config, LogConfig, diff},
+    config::{Change, Config, diff},
     health_watch::{self, HealthEvent, HealthReading, HealthWatch},
     log::{AccessLogError, AccessLogWriter},
     memory::{self, MemoryReading},
@@ -86,7 +85,7 @@ impl ProxyServer {
     pub async fn start(config: Config, read_config: ConfigReader) -> Result<Self, ProxyStartError> {
         let mut settings = frontend_settings(&config);
         let admin_config = config.admin.clone();
-        let log = config.log.as_ref().map(AccessLogWriter::start).transpose()?;
+        let log = config.log.is_on().then(|| AccessLogWriter::start(&config.log)).transpose()?;
         let mut warnings: Vec<String> = shadow_warning(&config).into_iter().collect();
         let open_files = raise_open_files();
         let connections_max = clients_that_fit(&config, open_files);
@@ -216,7 +215,7 @@ impl ProxyServer {
     /// How long [`leave`](Self::leave) takes.
     #[must_use]
     pub fn shutdown_delay(&self) -> Duration {
-        self.state.proxy.router().config.timeouts.shutdown_delay
+        self.state.proxy.router().config.timeouts.shutdown_delay.0
     }
 
     /// Makes `/readyz` answer 503 at once, and lets each HTTP/1 response close its connection. The future ends after
@@ -294,8 +293,8 @@ impl ServerState {
         if let (Some(frontend), Some(certificate)) = (&*self.frontend(), certificate) {
             frontend.replace_certificate(certificate);
         }
-        if let (Some(log), Some(config)) = (&self.log, log_config) {
-            log.reconfigure(&config);
+        if let Some(log) = &self.log {
+            log.reconfigure(&log_config);
             log.reopen();
         }
         Ok(changes)
@@ -330,11 +329,7 @@ impl Control for AdminControl {
     fn keys(&self) -> KeyStats {
         let state = &*self.0;
         let router = state.proxy.router();
-        let masked = match &router.config.log {
-            Some(log) => Cow::Borrowed(&log.masked_query),
-            None => Cow::Owned(LogConfig::default_mask()),
-        };
-        router.keys.stats(state.local.now(), system_now(), &masked)
+        router.keys.stats(state.local.now(), system_now(), &router.config.log.mask_query)
     }
 
     fn purge(&self, purge: &Purge) -> PurgeResult {
@@ -358,7 +353,7 @@ impl Control for AdminControl {
 
 fn certificate(config: &Config) -> Option<CertificateFiles> {
     let tls = config.tls.as_ref()?;
-    Some(CertificateFiles { certificates: tls.certificates.clone(), key: tls.key.clone() })
+    Some(CertificateFiles { certificates: tls.cert.clone(), key: tls.key.clone() })
 }
 
 /// For the body of a request, without `timeouts.total`.
@@ -372,8 +367,8 @@ const OPEN_FILES_RESERVED: u64 = 64;
 fn clients_that_fit(config: &Config, open_files: u64) -> usize {
     let reserved = OPEN_FILES_RESERVED.min(open_files / 2);
     let open_files = usize::try_from(open_files - reserved).unwrap_or(usize::MAX);
-    let origins: usize = config.origins.iter().map(|origin| origin.kind.connections()).sum();
-    config.bounds.connections.min(open_files - origins.min(open_files / 2)).max(1)
+    let origins: usize = config.origins.iter().map(|origin| origin.table.connections.0).sum();
+    config.bounds.connections.0.min(open_files - origins.min(open_files / 2)).max(1)
 }
 
 fn frontend_settings(config: &Config) -> frontend::FrontendSettings {
@@ -388,23 +383,23 @@ fn frontend_settings(config: &Config) -> frontend::FrontendSettings {
         listen_tls,
         listen_proxy_protocol: config.listen_proxy_protocol.clone(),
         trusted_proxies: config.trusted_proxies.clone(),
-        client_prefix: bounds.client_prefix,
+        client_prefix: bounds.client_prefix(),
         certificate,
         threads: config.threads.unwrap_or_else(cores),
-        connections_max: bounds.connections,
-        connections_per_client_max: bounds.connections_per_client,
-        head_timeout: timeouts.head,
-        body_idle_timeout: timeouts.body,
-        body_timeout: timeouts.total.unwrap_or(UPLOAD_TIMEOUT),
-        keep_alive_timeout: timeouts.idle,
-        write_stall_timeout: timeouts.write,
+        connections_max: bounds.connections.0,
+        connections_per_client_max: bounds.connections_per_client(),
+        head_timeout: timeouts.head.0,
+        body_idle_timeout: timeouts.body.0,
+        body_timeout: timeouts.total.0.map_or(UPLOAD_TIMEOUT, |time| time.0),
+        keep_alive_timeout: timeouts.idle.0,
+        write_stall_timeout: timeouts.write.0,
         pressure: ClientPressure::default(),
-        total_timeout: timeouts.total,
-        head_bytes_max: bounds.head_bytes,
-        headers_max: bounds.headers,
-        body_bytes_max: bounds.body_bytes as u64,
-        streams_max: u32::try_from(bounds.streams).unwrap_or(u32::MAX),
-        drain_timeout: timeouts.drain,
+        total_timeout: timeouts.total.0.map(|time| time.0),
+        head_bytes_max: bounds.head.0,
+        headers_max: bounds.headers.0,
+        body_bytes_max: bounds.body.0 as u64,
+        streams_max: u32::try_from(bounds.streams.0).unwrap_or(u32::MAX),
+        drain_timeout: timeouts.drain.0,
         body_file: None,
     }
 }

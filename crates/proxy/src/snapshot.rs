@@ -80,11 +80,11 @@ fn keep(
     let (mut written_stores, mut waited) = (None, Duration::ZERO);
     let mut has_failed = false;
     loop {
-        let wait = OUTDATED_EVERY.min(config.every);
+        let wait = OUTDATED_EVERY.min(config.every.0);
         let is_end = ended.recv_timeout(wait) != Err(RecvTimeoutError::Timeout);
         waited += wait;
         let stores = cache.stats().stores;
-        let is_due = waited >= config.every && written_stores != Some(stores);
+        let is_due = waited >= config.every.0 && written_stores != Some(stores);
         if is_end || is_due || file.is_outdated() {
             match file.write(cache, system_now()) {
                 Ok(_) => {

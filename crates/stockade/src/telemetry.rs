@@ -12,23 +12,21 @@ mod otlp;
 mod scrape;
 mod target;
 
-use std::{
-    io,
-    net::{SocketAddr, TcpListener as StdListener},
-    sync::mpsc,
-    thread::{self, JoinHandle},
-    time::Duration,
-};
+use std::{io, net::SocketAddr, time::Duration};
 
 use rustix::process::setpriority_process;
-use stockade_http::{client::HttpClient, server, tls::TrustError};
+use stockade_http::{
+    client::HttpClient,
+    server::{self, ServerThread},
+    tls::TrustError,
+};
 use stockade_lab::host;
 use stockade_model::{
     seed::Seed,
     time::{Live, Runtime, Time, before},
 };
 use stockade_record::telemetry::measurement::{RunSnapshot, resource};
-use tokio::{net::TcpListener, runtime, sync::watch};
+use tokio::{net::TcpListener, sync::watch};
 
 pub use self::live::{FiguresOfRun, LiveFigures};
 pub use self::otlp::unix_nanos_now;
@@ -46,11 +44,10 @@ const FLUSH_MAX: Duration = Duration::from_secs(5);
 /// The largest answer of a collector.
 const COLLECTOR_BODY_BYTES_MAX: usize = 64 << 10;
 
-/// The exporters of a command; without any, every method does nothing.
+/// The exporters of a command; without any, every method does nothing. When this is dropped, the last figures are sent.
 pub struct Telemetry {
     figures: Option<LiveFigures>,
-    stop: watch::Sender<bool>,
-    thread: Option<JoinHandle<()>>,
+    _thread: Option<ServerThread>,
 }
 
 /// An exporter could not start.
@@ -76,9 +73,8 @@ impl TelemetryError {
 impl Telemetry {
     /// Binds the address of `--prometheus`, which is named on standard error, and starts the exporters. A load has no title.
     pub fn start(args: &TelemetryArgs, experiment: Option<&str>) -> Result<Self, TelemetryError> {
-        let (stop, stopped) = watch::channel(false);
         if args.prometheus.is_none() && args.otlp.is_none() {
-            return Ok(Self { figures: None, stop, thread: None });
+            return Ok(Self { figures: None, _thread: None });
         }
         let mut resource = resource(&host::stockade(), &host::host(), experiment);
         // Series of two runs at the same time differ by it.
@@ -100,16 +96,14 @@ impl Telemetry {
             let address = listener.local_addr().map_err(TelemetryError::Thread)?;
             message(&format!("metrics: http://{address}/metrics"));
         }
-        let (ready, is_ready) = mpsc::channel();
         let shared = figures.clone();
-        let run = move || export(listener, exporter, &shared, stopped, &ready);
-        let thread = thread::Builder::new().name("telemetry".to_owned());
-        let thread = thread.spawn(run).map_err(TelemetryError::Thread)?;
-        is_ready
-            .recv()
-            .unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
-            .map_err(TelemetryError::Thread)?;
-        Ok(Self { figures: Some(figures), stop, thread: Some(thread) })
+        let thread = ServerThread::run("telemetry", move |stopped| {
+            lower_priority();
+            let listener = listener.map(TcpListener::from_std).transpose()?;
+            Ok::<_, io::Error>(export(listener, exporter, shared, stopped))
+        });
+        let thread = thread.map_err(TelemetryError::Thread)?;
+        Ok(Self { figures: Some(figures), _thread: Some(thread) })
     }
 
     /// Exports the figures of the finished run, which are computed only for an exporter.
@@ -125,17 +119,6 @@ impl Telemetry {
     }
 }
 
-/// Sends the last figures, within [`FLUSH_MAX`].
-impl Drop for Telemetry {
-    fn drop(&mut self) {
-        self.stop.send_replace(true);
-        if let Some(thread) = self.thread.take() {
-            // A panic was already printed by the panic hook.
-            let _ = thread.join();
-        }
-    }
-}
-
 /// A random UUID (version 4, RFC 9562).
 fn instance_id(seed: Seed) -> String {
     let [high, low] = ["high", "low"].map(|half| seed.child(half).0);
@@ -144,52 +127,37 @@ fn instance_id(seed: Seed) -> String {
     [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
 }
 
-/// The runtime of a thread that gives way to the threads of the load.
-pub fn low_priority_runtime() -> io::Result<runtime::Runtime> {
+/// Lets this thread give way to the threads of the load.
+pub fn lower_priority() {
     // The priority of a thread is its own on Linux.
     let _ = setpriority_process(None, NICENESS);
-    server::runtime()
 }
 
-/// The thread of the exporters: runs until `stopped`, and then sends the last figures.
-fn export(
-    listener: Option<StdListener>,
+/// Serves and exports until `stopped`, and then sends the last figures, within [`FLUSH_MAX`].
+async fn export(
+    listener: Option<TcpListener>,
     exporter: Option<Exporter>,
-    figures: &LiveFigures,
+    figures: LiveFigures,
     mut stopped: watch::Receiver<bool>,
-    ready: &mpsc::Sender<io::Result<()>>,
 ) {
-    let runtime = match low_priority_runtime() {
-        Ok(runtime) => runtime,
-        Err(error) => return drop(ready.send(Err(error))),
+    let time = Live::new();
+    if let Some(listener) = listener {
+        let clock = time.clone();
+        time.spawn(async move { scrape::serve(&listener, &figures, &clock).await });
+    }
+    let Some(mut exporter) = exporter else {
+        let _ = stopped.wait_for(|stopped| *stopped).await;
+        return;
     };
-    runtime.block_on(async {
-        let listener = match listener.map(TcpListener::from_std).transpose() {
-            Ok(listener) => listener,
-            Err(error) => return drop(ready.send(Err(error))),
-        };
-        drop(ready.send(Ok(())));
-        let time = Live::new();
-        if let Some(listener) = listener {
-            let (figures, time) = (figures.clone(), time.clone());
-            time.clone().spawn(async move { scrape::serve(&listener, &figures, &time).await });
-        }
-        let Some(mut exporter) = exporter else {
-            let _ = stopped.wait_for(|stopped| *stopped).await;
-            return;
-        };
-        tokio::select! {
-            // An export in progress is abandoned: the last one has all that it has.
-            _ = stopped.wait_for(|stopped| *stopped) => {}
-            () = exporter.run(&time) => {}
-        }
-        let deadline: Time = time.now() + FLUSH_MAX;
-        if before(&time, deadline, exporter.export(&time)).await.is_none() {
-            exporter.warn(&format!("no answer within {} s", FLUSH_MAX.as_secs()));
-        }
-    });
-    // Does not wait for name lookups that hang.
-    runtime.shutdown_background();
+    tokio::select! {
+        // An export in progress is abandoned: the last one has all that it has.
+        _ = stopped.wait_for(|stopped| *stopped) => {}
+        () = exporter.run(&time) => {}
+    }
+    let deadline: Time = time.now() + FLUSH_MAX;
+    if before(&time, deadline, exporter.export(&time)).await.is_none() {
+        exporter.warn(&format!("no answer within {} s", FLUSH_MAX.as_secs()));
+    }
 }
 
 #[cfg(test)]

@@ -9,29 +9,36 @@ use super::{
     recovery::{AdmissionRamp, FailedProbes, ProbeRound},
 };
 use crate::error::InvalidStrategy;
+#[cfg(feature = "spec")]
+use crate::spec::shown;
 
 /// When a breaker opens, and how it closes again.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "spec", derive(serde::Serialize))]
 pub struct Breaker {
     /// It opens when this share of the last `min_calls` loads has failed, above 0 and up to 1. Half of these failures, or
     /// five if that is fewer, have to be of different keys and [clients](crate::RequestOptions::client), or as many as all
     /// these loads have: a few bad keys do not open it while others are answered.
     pub errors_rate: f64,
     /// Loads that ended longer ago are not counted.
+    #[cfg_attr(feature = "spec", serde(serialize_with = "shown::time"))]
     pub period: Duration,
     /// How many loads it looks at, from 1 to 10,000. A failing source receives no more loads than that, apart from those
     /// that run at the same time. If they were of a few keys or clients, it receives up to four trials, which are loads of
     /// others: their answers close the breaker.
     pub min_calls: u32,
     /// How long it stays open before it admits probes.
+    #[cfg_attr(feature = "spec", serde(serialize_with = "shown::time"))]
     pub open_for: Duration,
     /// How long a load waits for the next probes, or for their answers, before it is refused. Zero: it is refused at once.
+    #[cfg_attr(feature = "spec", serde(serialize_with = "shown::time"))]
     pub wait: Duration,
     /// How many probes it admits at once, of different keys, and not all of one client. After as many answers it closes; if one
     /// fails it opens again.
     pub probes: u32,
     /// How long it then bounds the loads in flight, so that a recovered source does not receive all loads at once: to `probes` first,
     /// and to one more after each answer. Loads beyond the bound wait for their turn. Zero: there is no bound.
+    #[cfg_attr(feature = "spec", serde(serialize_with = "shown::time"))]
     pub ramp: Duration,
 }
 

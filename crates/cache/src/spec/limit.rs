@@ -12,11 +12,12 @@ use crate::{
 use serde::{Deserialize, Deserializer, de::Error as _};
 
 /// `limit = { entries = 36_000 }`, or `"none"`.
+#[derive(Clone, Debug, PartialEq)]
 pub struct LimitTable(pub Option<Limit>);
 
 bounded_integers! {
 /// Maximum number of entries.
-    Entries: 1.., "a limit has room for one entry at least";
+    pub(crate) Entries: 1.., "a limit has room for one entry at least";
 }
 
 #[derive(Deserialize)]

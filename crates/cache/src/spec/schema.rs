@@ -18,7 +18,7 @@ pub fn file_schema<T: JsonSchema>() -> Value {
     without_null(settings.into_generator().into_root_schema_for::<T>().to_value())
 }
 
-/// Removes `null`, which TOML does not have.
+/// Removes `null`, which TOML does not have, and that a setting is shown in another way.
 fn without_null(schema: Value) -> Value {
     let is_null = |schema: &Value| schema.get("type").is_some_and(|kind| kind == "null");
     match schema {
@@ -26,7 +26,7 @@ fn without_null(schema: Value) -> Value {
             let mut kept = Map::new();
             for (key, value) in object {
                 match (key.as_str(), value) {
-                    ("default", _) => {}
+                    ("default" | "writeOnly", _) => {}
                     ("enum", Value::Array(values)) => {
                         kept.insert(key, values.into_iter().filter(|value| !value.is_null()).collect());
                     }

@@ -46,7 +46,7 @@ fn invalid_settings_are_rejected() {
 
 #[test]
 fn misspelt_key_suggests_the_nearest() {
-    let error = toml::from_str::<CacheTable>("tll = \"1s\"").err().expect("an error");
+    let error = toml::from_str::<CacheTable>("tll = \"1s\"").expect_err("an error");
     let error = TomlError::from_toml(&error, &[]);
     assert_eq!(error.message, "unknown key `tll`");
     assert_eq!((error.span, error.help.as_deref()), (Some(0..3), Some("did you mean `ttl`?")));

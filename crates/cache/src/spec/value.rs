@@ -17,7 +17,7 @@ pub struct TextValue<T>(pub T);
 
 impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for TextValue<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        units::text::written(from)?.parse().map(Self).map_err(D::Error::custom)
+        units::text::parsed(from).map(Self)
     }
 }
 
@@ -119,15 +119,15 @@ pub fn bounded_integer<'de, D: Deserializer<'de>>(
 }
 
 /// Defines types of integers within bounds, each with the error message for any other integer:
-/// `Replicas: 1..=9, "there are 1 to 9 replicas";`. The calling crate has to depend on serde, and with a feature `schema`
+/// `pub Replicas: 1..=9, "there are 1 to 9 replicas";`. The calling crate has to depend on serde, and with a feature `schema`
 /// on schemars.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! __bounded_integers {
-    ($($(#[$what:meta])* $name:ident: $bounds:expr, $otherwise:literal;)*) => {$(
+    ($($(#[$what:meta])* $visibility:vis $name:ident: $bounds:expr, $otherwise:literal;)*) => {$(
         $(#[$what])*
-        #[derive(Clone, Copy, Debug, PartialEq)]
-        pub(crate) struct $name(pub(crate) usize);
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+        $visibility struct $name($visibility usize);
 
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {

@@ -123,6 +123,8 @@ counters! {
         requests_received = "stockade_requests_received_total",
         /// Requests that were malformed or too large, and answered without a route.
         requests_malformed = "stockade_requests_rejected_total" { reason = "malformed" },
+        /// Requests beyond the memory for those of one client, or of all, refused with 503.
+        requests_beyond_memory = "stockade_requests_rejected_total" { reason = "memory" },
     }
 }
 

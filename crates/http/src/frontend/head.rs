@@ -166,7 +166,7 @@ fn check_framing(headers: &HeaderMap, version: Version) -> Result<(), Rejection>
     Err(Rejection::new(StatusCode::NOT_IMPLEMENTED, "the only supported transfer coding is chunked"))
 }
 
-/// True if `Upgrade` lists `websocket`. Without the upgrade an origin answers such a request with a page, which a cache could
+/// True if `Upgrade` lists `websocket`. Without the upgrade an origin answers the request with a page, which a cache could
 /// store. Other protocols are optional: the request is served in HTTP/1.
 fn asks_for_websocket(headers: &HeaderMap) -> bool {
     headers.contains_key(UPGRADE)

@@ -118,7 +118,11 @@ pub(super) fn respond<H: Handler>(
         Ok(())
     });
     if let Err(rejection) = checked {
-        thread.counters.requests_malformed.increment();
+        let counter = match rejection.status {
+            StatusCode::SERVICE_UNAVAILABLE => &thread.counters.requests_beyond_memory,
+            _ => &thread.counters.requests_malformed,
+        };
+        counter.increment();
         let Rejection { status, reason } = rejection;
         let refused = RefusedRequest { head: Some((&request).into()), status, reason };
         connection.handler.note_refusal(&refused, connection.info);

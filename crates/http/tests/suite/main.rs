@@ -1,4 +1,6 @@
-//! Connections of clients and connections to origins, in real bytes.
+//! Servers and clients in real bytes.
 
+mod client;
 mod frontend;
+mod server;
 mod upstream;

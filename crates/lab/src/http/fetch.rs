@@ -28,23 +28,23 @@ pub(super) struct TimedReply {
 }
 
 /// GETs a URL within [`PROBE_TIMEOUT`].
-pub(super) fn fetch_timed(url: &str) -> TimedReply {
+pub(super) fn fetch_timed(url: &str, trust: &Trust) -> TimedReply {
     // It may read the certificate authorities, which takes time.
-    let client = client(url);
+    let client = client(url, trust);
     let began = instant();
     let answer = client.and_then(|client| fetch(&client, Method::GET, PROBE_TIMEOUT));
     TimedReply { answer, took: began.elapsed() }
 }
 
 /// Sends a request without a body within [`PROBE_TIMEOUT`].
-pub(super) fn send(method: &str, url: &str) -> Answer {
+pub(super) fn send(method: &str, url: &str, trust: &Trust) -> Answer {
     let method = method.parse().map_err(|_| format!("`{method}` is not a method"))?;
-    fetch(&client(url)?, method, PROBE_TIMEOUT)
+    fetch(&client(url, trust)?, method, PROBE_TIMEOUT)
 }
 
 /// The admin page of a child process, or an error message.
 pub(super) fn get(url: &str) -> Result<String, String> {
-    match client(url).and_then(|client| fetch(&client, Method::GET, ADMIN_TIMEOUT)) {
+    match client(url, &Trust::System).and_then(|client| fetch(&client, Method::GET, ADMIN_TIMEOUT)) {
         Ok((200, body)) => Ok(body),
         Ok((_, body)) => Err(format!("does not answer at its admin address: {}", body.trim())),
         Err(error) => Err(format!("does not answer at its admin address: {error}")),
@@ -59,9 +59,9 @@ pub(super) fn connect(url: &str, timeout: Duration) -> Option<TcpStream> {
     connected.ok()??
 }
 
-fn client(url: &str) -> Result<HttpClient, String> {
+fn client(url: &str, trust: &Trust) -> Result<HttpClient, String> {
     let parsed = HttpUrl::parse(url).map_err(|_| format!("`{url}` is not the URL of a server"))?;
-    let client = HttpClient::new(parsed, HeaderMap::new(), &Trust::System, REPLY_BYTES_MAX);
+    let client = HttpClient::new(parsed, HeaderMap::new(), trust, REPLY_BYTES_MAX);
     client.map_err(|error| error.to_string())
 }
 

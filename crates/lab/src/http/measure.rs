@@ -46,7 +46,7 @@ impl HttpLoad {
         let mut sampler =
             Sampler::new(&endpoint, origin.as_ref(), is_load_here, memory_mib, &cancel_load, sink);
         sampler.window = self.accounting;
-        sampler.start_probes(&self.probes, url_seed);
+        sampler.start_probes(&self.probes, url_seed, &load.options.trust);
         if let Some(origin) = &origin {
             // The clock of the origin's stages starts with the load.
             origin.page("/start").map_err(|error| origin.unresponsive(&error))?;
@@ -109,7 +109,7 @@ impl HttpLoad {
         let joint = if path.contains('?') { '&' } else { '?' };
         let authority = server.authority().map_or("", |authority| authority.as_str());
         let url = format!("{}://{authority}{path}{joint}{nonce}", server.scheme_str().unwrap_or("http"));
-        let reason = match send("GET", &url) {
+        let reason = match send("GET", &url, &load.options.trust) {
             Ok((_, body)) if body.contains(&nonce) => return Ok(()),
             Ok((status, _)) => format!("the answer, with status {status}, is not from it"),
             Err(error) => error,

@@ -5,6 +5,7 @@ use std::{
     time::Duration,
 };
 
+use stockade_http::tls::Trust;
 use stockade_model::{
     seed::Seed,
     units::{format_duration, milliseconds, stretched},
@@ -37,14 +38,16 @@ impl PreflightProbe {
     }
 
     /// Sends it on a thread of its own.
-    pub(super) fn send(&self, url: &str, seed: Seed) -> PendingProbe {
+    pub(super) fn send(&self, url: &str, seed: Seed, trust: &Trust) -> PendingProbe {
         let mut url = format!("{url}{}", self.path);
         if self.cache_bust {
             let joint = if self.path.contains('?') { '&' } else { '?' };
             url = format!("{url}{joint}stockade-probe={:016x}", seed.0);
         }
         let thread = thread::Builder::new().name("probe".to_owned());
-        let answer = thread.spawn(move || fetch_timed(&url)).expect("a machine that runs a load has threads");
+        let trust = trust.clone();
+        let answer =
+            thread.spawn(move || fetch_timed(&url, &trust)).expect("a machine that runs a load has threads");
         PendingProbe { probe: self.clone(), answer }
     }
 }

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, io, process, sync::Arc, time::Duration};
 
 use serde::Deserialize;
 use stockade_cache::{RequestStats, StoreStats};
+use stockade_http::tls::Trust;
 use stockade_load::{
     generator::{CancellationToken, LoadProgress, LoadStart, Observer},
     sample::{FailureClass, Sample},
@@ -62,6 +63,8 @@ pub(super) struct Sampler<'a> {
     readings: CacheReadings,
     /// Probes that are not due yet.
     probes: Vec<(PreflightProbe, Seed)>,
+    /// The certificates that probes accept.
+    trust: Trust,
     sent: Vec<PendingProbe>,
     answered: Vec<record::ProbeFigures>,
     stop_reason: Option<StopReason>,
@@ -171,6 +174,7 @@ impl<'a> Sampler<'a> {
                 ..CacheReadings::default()
             },
             probes: Vec::new(),
+            trust: Trust::System,
             sent: Vec::new(),
             answered: Vec::new(),
             stop_reason: None,
@@ -184,11 +188,12 @@ impl<'a> Sampler<'a> {
     }
 
     /// Sends the probes that precede the load and waits for their answers; keeps the others until they are due.
-    pub(super) fn start_probes(&mut self, probes: &[PreflightProbe], url_seed: Seed) {
+    pub(super) fn start_probes(&mut self, probes: &[PreflightProbe], url_seed: Seed, trust: &Trust) {
+        self.trust = trust.clone();
         for (probe, number) in probes.iter().zip(1..) {
             let seed = url_seed.child(&format!("probe {number}"));
             if probe.at.is_none() {
-                self.answered.push(probe.send(self.url, seed).wait());
+                self.answered.push(probe.send(self.url, seed, trust).wait());
             } else {
                 self.probes.push((probe.clone(), seed));
             }
@@ -326,7 +331,7 @@ impl Observer for Sampler<'_> {
             |(probe, _): &(PreflightProbe, Seed)| probe.at.is_some_and(|at| at <= progress.elapsed());
         let (due, later): (Vec<_>, Vec<_>) = self.probes.drain(..).partition(is_due);
         self.probes = later;
-        self.sent.extend(due.into_iter().map(|(probe, seed)| probe.send(self.url, seed)));
+        self.sent.extend(due.into_iter().map(|(probe, seed)| probe.send(self.url, seed, &self.trust)));
         self.guard_reachability(progress);
         let second = Second {
             second: number,

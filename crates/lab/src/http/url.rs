@@ -2,6 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
+use stockade_http::tls::Trust;
 use stockade_model::seed::Seed;
 use stockade_record::{
     record::{OriginStage, Role},
@@ -104,7 +105,10 @@ impl UrlTarget {
             )));
         }
         match reset {
-            Some(CacheReset::Purge { method, path }) => purge(method, &format!("{url}{path}"))?,
+            Some(CacheReset::Purge { method, path }) => {
+                let trust = self.load.traffic.request.client_options(&environment.folder).trust;
+                purge(method, &format!("{url}{path}"), &trust)?;
+            }
             Some(CacheReset::Command(command)) => commands.run("reset.command", command)?,
             None => {}
         }
@@ -114,8 +118,8 @@ impl UrlTarget {
     }
 }
 
-fn purge(method: &str, url: &str) -> Result<(), HttpError> {
-    let what = match send(method, url) {
+fn purge(method: &str, url: &str, trust: &Trust) -> Result<(), HttpError> {
+    let what = match send(method, url, trust) {
         Ok((200..300, _)) => return Ok(()),
         Ok((status, _)) => {
             format!("was answered with {status}; let the cache accept it, or write reset.command")

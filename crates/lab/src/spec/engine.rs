@@ -201,7 +201,7 @@ fn live_only(clock: ClockKind, tier: TierSettings, span: Span) -> Result<TierSet
 }
 
 bounded_integers! {
-    Workers: 1.., "a burst has one worker at least";
+    pub(crate) Workers: 1.., "a burst has one worker at least";
 }
 
 pub(super) struct OneOrMany<T>(Vec<T>);

@@ -176,8 +176,8 @@ struct FleetLoadTable {
 }
 
 bounded_integers! {
-    Nodes: 1..=100_000, "a fleet has 1 to 100,000 nodes";
-    FleetKeys: 1..=10_000_000_000, "a fleet has 1 to 10,000,000,000 keys";
+    pub(crate) Nodes: 1..=100_000, "a fleet has 1 to 100,000 nodes";
+    pub(crate) FleetKeys: 1..=10_000_000_000, "a fleet has 1 to 10,000,000,000 keys";
 }
 
 /// Reads the tables of one test and arm of the target `fleet`.

@@ -192,9 +192,9 @@ pub(super) enum LoadSpec {
 }
 
 bounded_integers! {
-    KeyCount: 1.., "a load is for one key at least";
-    InFlight: 1.., "one request at least may be under way";
-    Attempts: 1..=100, "a client makes 1 to 100 more attempts; without `retries` none";
+    pub(crate) KeyCount: 1.., "a load is for one key at least";
+    pub(crate) InFlight: 1.., "one request at least may be under way";
+    pub(crate) Attempts: 1..=100, "a client makes 1 to 100 more attempts; without `retries` none";
 }
 
 /// A key and its place.

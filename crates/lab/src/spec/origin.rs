@@ -42,8 +42,8 @@ struct CapacityTable {
 }
 
 bounded_integers! {
-    SourceWorkers: 1..=1_000_000, "an origin has 1 to 1,000,000 workers";
-    Queue: 0..=1_000_000, "a queue has room for 0 to 1,000,000 fetches";
+    pub(crate) SourceWorkers: 1..=1_000_000, "an origin has 1 to 1,000,000 workers";
+    pub(crate) Queue: 0..=1_000_000, "a queue has room for 0 to 1,000,000 fetches";
 }
 
 /// A change of the behaviour and its time.

@@ -120,7 +120,7 @@ fn settings() -> config::AdminConfig {
     config::AdminConfig {
         listen: "127.0.0.1:0".parse().unwrap(),
         token_file: None,
-        hosts: vec!["ours.example".to_owned()],
+        hosts: vec!["ours.example".parse().unwrap()],
         purge_from: Vec::new(),
     }
 }
@@ -321,7 +321,7 @@ fn missing_token_and_unknown_host_are_refused() {
     let missing = config::AdminConfig { token_file: Some(folder.path().join("none")), ..settings() };
     let error = AdminServer::start(&missing, Arc::new(FakeControl::default())).unwrap_err();
     assert!(error.to_string().starts_with("cannot read the token in "), "{error}");
-    let taken = config::AdminConfig { listen: running.admin.address(), ..settings() };
+    let taken = config::AdminConfig { listen: config::SocketAddress(running.admin.address()), ..settings() };
     let error = AdminServer::start(&taken, Arc::new(FakeControl::default())).unwrap_err();
     assert!(matches!(error, AdminStartError::Listen { .. }), "{error}");
 }

@@ -1,10 +1,48 @@
 //! Errors of configuration files and flags.
 
 use miette::{Diagnostic, NamedSource, SourceSpan};
-use stockade_cache::spec::TomlError;
+use stockade_cache::spec::{Span, TomlError};
 use stockade_source::secrets::{masked_file, masked_message};
+use toml::de::{DeTable, DeValue};
 
 use super::FlagError;
+
+/// A setting that is wrong together with others, or with the program.
+#[derive(Debug)]
+pub(super) struct SettingError {
+    /// Its keys, and the indices in lists, as in `origin.0.url`; empty if it concerns the whole file.
+    path: String,
+    pub(super) message: String,
+    help: Option<String>,
+}
+
+impl SettingError {
+    pub(super) fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { path: path.into(), message: message.into(), help: None }
+    }
+
+    pub(super) fn with_help(self, help: impl Into<String>) -> Self {
+        Self { help: Some(help.into()), ..self }
+    }
+
+    /// The error at the place of the setting in the file, or of the table that lacks it.
+    pub(super) fn locate(self, text: &str) -> TomlError {
+        let Self { path, message, help } = self;
+        let span =
+            DeTable::parse(text).ok().and_then(|file| place(&DeValue::Table(file.into_inner()), &path));
+        TomlError { message, span, help }
+    }
+}
+
+fn place(value: &DeValue<'_>, path: &str) -> Span {
+    let (key, rest) = path.split_once('.').unwrap_or((path, ""));
+    let inner = match value {
+        DeValue::Table(table) => table.iter().find(|(name, _)| name.get_ref() == key)?.1,
+        DeValue::Array(list) => list.get(key.parse::<usize>().ok()?)?,
+        _ => return None,
+    };
+    place(inner.get_ref(), rest).or_else(|| Some(inner.span()))
+}
 
 /// An invalid file. Shows the position and a remedy, and no secrets.
 #[derive(Debug, thiserror::Error, Diagnostic)]

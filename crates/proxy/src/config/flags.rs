@@ -3,14 +3,14 @@
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
-use stockade_cache::{
-    Builder, Cache, InvalidStrategy, Limit, Strategy, heap_bytes,
-    spec::{CacheTable, value::TextValue},
-};
+use stockade_cache::{Builder, Cache, InvalidStrategy, Limit, Strategy, heap_bytes};
 use stockade_source::secrets::masked_message;
-use toml::Spanned;
 
-use super::file::{AdminSection, ConfigFile, OriginSection, ShadowSection, SnapshotSection, SocketAddress};
+use super::{
+    AdminConfig, OriginTable, SnapshotConfig,
+    file::ConfigFile,
+    value::{OriginAddress, SocketAddress},
+};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Flags {
@@ -50,55 +50,34 @@ impl FlagError {
 impl Flags {
     /// All flags but those of the limit, which apply to the resolved limit.
     pub(super) fn override_file(&self, file: &mut ConfigFile) -> Result<(), FlagError> {
-        let unwritten = |address| Spanned::new(0..0, TextValue(SocketAddress(address)));
         if let Some(url) = &self.origin {
             file.origin = vec![with_url(std::mem::take(&mut file.origin), url)?];
         }
         if !self.listen.is_empty() {
-            let listen = self.listen.iter().map(|address| Spanned::new(0..0, address.to_string()));
-            file.listen = Some(Spanned::new(0..0, listen.collect()));
+            file.listen = Some(self.listen.iter().copied().map(SocketAddress).collect());
         }
-        if let Some(listen) = self.admin {
-            match &mut file.admin {
-                Some(admin) => admin.listen = unwritten(listen),
-                none => {
-                    *none = Some(AdminSection {
-                        listen: unwritten(listen),
-                        token_file: None,
-                        hosts: Vec::new(),
-                        purge_from: Vec::new(),
-                    });
-                }
-            }
+        if let Some(listen) = self.admin.map(SocketAddress) {
+            let new = AdminConfig { listen, token_file: None, hosts: Vec::new(), purge_from: Vec::new() };
+            file.admin.get_or_insert(new).listen = listen;
         }
+        // Flags are relative to the working directory, not to the file's folder.
+        let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
         if let Some(path) = &self.token_file {
             let Some(admin) = &mut file.admin else {
                 return Err(FlagError::new("--admin-token-file requires --admin"));
             };
-            // Flags are relative to the working directory, not to the file's folder.
-            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-            admin.token_file = Some(path);
+            admin.token_file = Some(absolute(path));
         }
-        if let Some(path) = &self.snapshot {
-            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-            match &mut file.snapshot {
-                Some(snapshot) => snapshot.get_mut().path = path,
-                none => *none = Some(Spanned::new(0..0, SnapshotSection { path, every: None })),
-            }
+        if let Some(path) = self.snapshot.as_ref().map(absolute) {
+            let new = SnapshotConfig { path: path.clone(), every: SnapshotConfig::every() };
+            file.snapshot.get_or_insert(new).path = path;
         }
-        if self.shadow && file.shadow.is_none() {
-            file.shadow = Some(Spanned::new(0..0, ShadowSection::default()));
+        if self.shadow {
+            file.shadow.get_or_insert_default();
         }
         if let Some(name) = &self.strategy {
             let unknown = |error| FlagError::new(format!("--strategy: {error}"));
-            match &mut file.cache {
-                Some(cache) => cache.get_mut().set_preset(name).map_err(unknown)?,
-                none => {
-                    let mut cache = CacheTable::default();
-                    cache.set_preset(name).map_err(unknown)?;
-                    *none = Some(Spanned::new(0..0, cache));
-                }
-            }
+            file.cache.get_or_insert_default().set_preset(name).map_err(unknown)?;
         }
         Ok(())
     }
@@ -127,17 +106,11 @@ pub(super) fn cache_of(limit: &Limit) -> Builder<Arc<str>, Bytes> {
 }
 
 /// The only origin with another URL.
-fn with_url(
-    mut origins: Vec<Spanned<OriginSection>>,
-    url: &str,
-) -> Result<Spanned<OriginSection>, FlagError> {
+fn with_url(mut origins: Vec<OriginTable>, url: &str) -> Result<OriginTable, FlagError> {
     if origins.len() > 1 {
         let message = format!("--origin: the file has {} origins: change their URLs there", origins.len());
         return Err(FlagError::new(message));
     }
-    let mut origin = origins.pop().unwrap_or_else(|| Spanned::new(0..0, OriginSection::default()));
-    let table = origin.get_mut();
-    table.urls = None;
-    table.url = Some(Spanned::new(0..0, url.to_owned()));
-    Ok(origin)
+    let url: OriginAddress = url.parse().map_err(|error: String| FlagError::new(error))?;
+    Ok(OriginTable { url: Some(url), urls: None, ..origins.pop().unwrap_or_default() })
 }

@@ -2,7 +2,7 @@
 
 #![allow(clippy::missing_panics_doc, reason = "a property that does not hold panics")]
 
-use super::{Config, ConfigError, HostPattern, NamePattern, PathPattern, RouteConfig, diff};
+use super::{Config, ConfigError, HostPattern, NamePattern, PathPattern, RouteConfig, RouteTable, diff};
 
 /// A file.
 ///
@@ -86,7 +86,10 @@ fn check_target(ignored: &NamePattern, text: &str) {
     if text.contains(['?', '#']) {
         return;
     }
-    let route = RouteConfig { ignored_query: vec![ignored.clone()], ..route() };
+    let route = RouteConfig {
+        table: RouteTable { ignore_query: vec![ignored.clone()], ..RouteTable::default() },
+        ..route()
+    };
     let target = format!("/a?{text}");
     let kept: Vec<&str> = text
         .split('&')

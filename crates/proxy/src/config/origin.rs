@@ -6,278 +6,278 @@ use std::{
 };
 
 use http::Uri;
-use stockade_cache::spec::{Span, TomlError, value::TextValue};
-use stockade_source::{OpenError, SourceUrl};
-use toml::Spanned;
-
-use super::file::{HealthSection, HostHeaderName, OriginSection, PositiveDuration, Times};
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::{Map, Value};
 use stockade_http::upstream::{HostHeader, QUEUE_TIMEOUT};
+use stockade_source::SourceUrl;
+
+use super::{
+    error::SettingError,
+    value::{
+        HeadSize, Headers, Name, OriginAddress, OriginConnections, PositiveDuration, ProbePath, Times,
+        Waiting,
+    },
+};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct OriginConfig {
     pub name: String,
     pub kind: OriginKind,
+    /// For a database all but the number of connections have their defaults.
+    pub table: OriginTable,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum OriginKind {
-    Http(Box<HttpOrigin>),
+    /// At least one URL.
+    Http(Vec<Uri>),
     /// A database of documents, by `GET /{id}`.
-    Documents {
-        /// May contain a secret; displayed without it.
-        source: SourceUrl,
-        /// Concurrent fetches.
-        connections: usize,
-    },
+    Documents(SourceUrl),
 }
 
-impl OriginKind {
-    /// Concurrent connections, or fetches.
-    #[must_use]
-    pub fn connections(&self) -> usize {
-        match self {
-            Self::Http(http) => http.connections,
-            Self::Documents { connections, .. } => *connections,
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(inline))]
+pub struct OriginTable {
+    /// Name in routes, logs and metrics. Default: "origin", if there is only one.
+    #[serde(skip_serializing)]
+    pub(super) name: Option<Name>,
+    /// `http://HOST:PORT`, `https://HOST`, or a database of documents: `postgres://USER@HOST/DATABASE`,
+    /// `mongodb://HOST/DATABASE`, `couchdb://HOST/DATABASE`, `sqlite:PATH`.
+    #[serde(skip_serializing)]
+    pub(super) url: Option<OriginAddress>,
+    /// Instead of `url`: several equivalent HTTP servers.
+    #[serde(skip_serializing)]
+    pub(super) urls: Option<Vec<OriginAddress>>,
+    /// Concurrent connections to all its servers; for a database, concurrent fetches. Default: 256.
+    pub connections: OriginConnections,
+    /// Requests that may wait for a connection. Default: 1024.
+    pub waiting: Waiting,
+    /// Size of the head of a response; beyond it: 502. Default: "64KiB".
+    pub head: HeadSize,
+    /// Fields of the head of a response; beyond it: 502. Default: 100.
+    pub headers: Headers,
+    /// Timeouts for this origin.
+    pub timeouts: OriginTimeouts,
+    /// When a server counts as unhealthy.
+    pub health: HealthTable,
+    /// Use HTTP/2: negotiated with https, assumed with http. Default: false.
+    pub http2: bool,
+    /// File with trusted certificates in PEM. Default: those of the system.
+    pub ca: Option<PathBuf>,
+    /// `Host` of requests to the origin: "client" (the client's) or "origin" (that of the URL). Default: "client".
+    #[serde(with = "HostHeaderName")]
+    #[cfg_attr(feature = "schema", schemars(with = "HostHeaderName"))]
+    pub host_header: HostHeader,
+}
+
+/// As the file writes it.
+#[derive(Deserialize, Serialize)]
+#[serde(remote = "HostHeader", rename_all = "kebab-case")]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(inline))]
+enum HostHeaderName {
+    Client,
+    Origin,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(inline))]
+pub struct OriginTimeouts {
+    /// For connecting. Default: "2s".
+    pub connect: PositiveDuration,
+    /// For the head of a response; a `load.deadline` in the file may end it earlier. Default: "30s".
+    pub head: PositiveDuration,
+    /// Between two reads or writes of a body. Default: "30s".
+    pub body: PositiveDuration,
+    /// Before an idle connection is closed. Default: "60s".
+    pub idle: PositiveDuration,
+    /// Age of a connection after which it takes no more requests, so that changes of the name's addresses are noticed. Default: "5m".
+    pub max_age: PositiveDuration,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(inline))]
+pub struct HealthTable {
+    /// Consecutive failed connections or timeouts that make a server unhealthy. Default: 3.
+    pub failures: Times,
+    /// How long an unhealthy server gets no requests. Default: "5s".
+    pub rest: PositiveDuration,
+    /// Path to probe; a status below 400 is healthy. Default: no probes.
+    pub path: Option<ProbePath>,
+    /// Interval of probes. Default: "5s".
+    pub every: Option<PositiveDuration>,
+    /// Timeout of a probe. Default: "1s".
+    pub timeout: Option<PositiveDuration>,
+    /// Consecutive successful probes that make a server healthy again. Default: 2.
+    pub successes: Option<Times>,
+}
+
+const fn seconds(seconds: u64) -> PositiveDuration {
+    PositiveDuration(Duration::from_secs(seconds))
+}
+
+impl Default for OriginTable {
+    fn default() -> Self {
+        Self {
+            name: None,
+            url: None,
+            urls: None,
+            connections: OriginConnections(256),
+            waiting: Waiting(1_024),
+            head: HeadSize(64 << 10),
+            headers: Headers(100),
+            timeouts: OriginTimeouts::default(),
+            health: HealthTable::default(),
+            http2: false,
+            ca: None,
+            host_header: HostHeader::Client,
         }
     }
 }
 
-#[derive(Clone, Debug, PartialEq)]
-pub struct HttpOrigin {
-    /// At least one: scheme, host, port and optionally a base path; no user, no query.
-    pub urls: Vec<Uri>,
-    /// Concurrent connections to all servers.
-    pub connections: usize,
-    /// Requests that may wait for a connection.
-    pub waiting: usize,
-    /// Size of the head of a response.
-    pub head_bytes: usize,
-    /// Fields of the head of a response.
-    pub headers: usize,
-    pub timeouts: OriginTimeouts,
-    /// Negotiated with TLS, assumed without.
-    pub is_http2: bool,
-    /// Trusted certificates in PEM; `None`: the system's.
-    pub ca: Option<PathBuf>,
-    pub host_header: HostHeader,
-    pub health: HealthConfig,
+impl Default for OriginTimeouts {
+    fn default() -> Self {
+        let (connect, head, body) = (seconds(2), seconds(30), seconds(30));
+        Self { connect, head, body, idle: seconds(60), max_age: seconds(300) }
+    }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OriginTimeouts {
-    pub connect: Duration,
-    /// Head of a response.
-    pub head: Duration,
-    /// Between two reads or writes of a body.
-    pub body: Duration,
-    /// Before an idle connection is closed.
-    pub idle: Duration,
-    /// Of a connection, after which it takes no more requests.
-    pub max_age: Duration,
+impl Default for HealthTable {
+    fn default() -> Self {
+        let (failures, rest) = (Times(3), seconds(5));
+        Self { failures, rest, path: None, every: None, timeout: None, successes: None }
+    }
+}
+
+impl HealthTable {
+    pub(crate) const EVERY: PositiveDuration = seconds(5);
+    pub(crate) const TIMEOUT: PositiveDuration = seconds(1);
+    pub(crate) const SUCCESSES: Times = Times(2);
+
+    /// Fills in what a probe needs. The error: settings of probes, and no path.
+    fn complete(&mut self) -> Result<(), &'static str> {
+        let Self { path, every, timeout, successes, .. } = self;
+        let stated =
+            [("every", every.is_some()), ("timeout", timeout.is_some()), ("successes", successes.is_some())];
+        if path.is_none() {
+            return stated.iter().find(|(_, is_stated)| *is_stated).map_or(Ok(()), |(key, _)| Err(*key));
+        }
+        every.get_or_insert(Self::EVERY);
+        timeout.get_or_insert(Self::TIMEOUT);
+        successes.get_or_insert(Self::SUCCESSES);
+        Ok(())
+    }
 }
 
 impl OriginTimeouts {
     /// The time after which a request has failed that has got no head of a response, from its wait for a connection on.
     #[must_use]
     pub fn until_head(&self) -> Duration {
-        QUEUE_TIMEOUT + self.connect + self.head
+        QUEUE_TIMEOUT + self.connect.0 + self.head.0
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HealthConfig {
-    /// Consecutive, to connect or to respond in time.
-    pub failures: u32,
-    /// How long an unhealthy server gets no requests, unless all are unhealthy.
-    pub rest: Duration,
-    pub probe: Option<ProbeConfig>,
-}
+impl OriginConfig {
+    #[must_use]
+    pub fn is_http(&self) -> bool {
+        matches!(self.kind, OriginKind::Http(_))
+    }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProbeConfig {
-    pub path: String,
-    pub every: Duration,
-    pub timeout: Duration,
-    /// Consecutive, until the server is healthy again.
-    pub successes: u32,
-}
-
-impl Default for OriginTimeouts {
-    fn default() -> Self {
-        Self {
-            connect: Duration::from_secs(2),
-            head: Duration::from_secs(30),
-            body: Duration::from_secs(30),
-            idle: Duration::from_mins(1),
-            max_age: Duration::from_mins(5),
-        }
+    /// Validates an `[[origin]]`, whose place in the file is `at`.
+    pub(super) fn new(mut table: OriginTable, at: &str, folder: &Path) -> Result<Self, SettingError> {
+        let name = table.name.take().map_or_else(|| "origin".to_owned(), |name| name.0);
+        let urls = match (table.url.take(), table.urls.take()) {
+            (Some(url), None) => vec![url],
+            (None, Some(urls)) if !urls.is_empty() => urls,
+            (None, _) => {
+                let message = format!("the origin `{name}` has no URL: write url = \"http://HOST:PORT\"");
+                return Err(SettingError::new(at, message));
+            }
+            (Some(_), Some(_)) => {
+                let message = "`url` and `urls` exclude each other: write all URLs into `urls`";
+                return Err(SettingError::new(format!("{at}.url"), message));
+            }
+        };
+        table.health.complete().map_err(|key| {
+            let message = "there is no path to probe: write path = \"/healthz\" as well";
+            SettingError::new(format!("{at}.health.{key}"), message)
+        })?;
+        table.ca = table.ca.map(|path| folder.join(path));
+        let kind = match <[OriginAddress; 1]>::try_from(urls) {
+            Ok([OriginAddress::Documents(source)]) => {
+                table.check_for_documents(at)?;
+                OriginKind::Documents(source)
+            }
+            Ok([OriginAddress::Http(url)]) => OriginKind::Http(vec![url]),
+            Err(urls) => OriginKind::Http(servers(urls, at)?),
+        };
+        Ok(Self { name, kind, table })
     }
 }
 
-impl Default for HealthConfig {
-    fn default() -> Self {
-        Self { failures: 3, rest: Duration::from_secs(5), probe: None }
+impl OriginTable {
+    /// A database has one setting of an origin.
+    fn check_for_documents(&self, at: &str) -> Result<(), SettingError> {
+        let settings = |table: &Self| match serde_json::to_value(table) {
+            Ok(Value::Object(settings)) => settings,
+            _ => Map::new(),
+        };
+        let default = settings(&Self { connections: self.connections, ..Self::default() });
+        let stated = settings(self).into_iter().find(|(key, value)| default.get(key) != Some(value));
+        stated.map_or(Ok(()), |(key, _)| {
+            let message = format!("`{key}` is for HTTP origins: write such options into the database's URL");
+            Err(SettingError::new(format!("{at}.{key}"), message))
+        })
     }
 }
 
-impl Default for HttpOrigin {
-    fn default() -> Self {
-        Self {
-            urls: Vec::new(),
-            connections: 256,
-            waiting: 1_024,
-            head_bytes: 64 << 10,
-            headers: 100,
-            timeouts: OriginTimeouts::default(),
-            is_http2: false,
-            ca: None,
-            host_header: HostHeader::Client,
-            health: HealthConfig::default(),
-        }
-    }
-}
-
-/// Validates an `[[origin]]`; the span is that of its name.
-pub(super) fn read(table: Spanned<OriginSection>, folder: &Path) -> Result<(OriginConfig, Span), TomlError> {
-    let at = Some(table.span()).filter(|span| !span.is_empty());
-    let mut table = table.into_inner();
-    let (name, at_name) = match table.name.take() {
-        Some(name) => (name.get_ref().0.0.clone(), Some(name.span())),
-        None => ("origin".to_owned(), at.clone()),
-    };
-    let urls = match (table.url.take(), table.urls.take()) {
-        (Some(url), None) => vec![url],
-        (None, Some(urls)) if !urls.get_ref().is_empty() => urls.into_inner(),
-        (None, _) => {
-            let message = format!("the origin `{name}` has no URL: write url = \"http://HOST:PORT\"");
-            return Err(TomlError::new(message, at));
-        }
-        (Some(url), Some(_)) => {
-            let message = "`url` and `urls` exclude each other: write all URLs into `urls`";
-            return Err(TomlError::new(message, Some(url.span())));
-        }
-    };
-    let is_http = |url: &Spanned<String>| has_http_scheme(url.get_ref());
-    let kind =
-        if urls.iter().any(is_http) { http_origin(&urls, table, folder)? } else { documents(&urls, &table)? };
-    Ok((OriginConfig { name, kind }, at_name))
-}
-
-fn has_http_scheme(url: &str) -> bool {
-    let scheme = url.split(':').next().unwrap_or_default();
-    scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https")
-}
-
-fn http_origin(
-    urls: &[Spanned<String>],
-    table: OriginSection,
-    folder: &Path,
-) -> Result<OriginKind, TomlError> {
-    let default = HttpOrigin::default();
+/// Several servers, which have to be of one kind.
+fn servers(urls: Vec<OriginAddress>, at: &str) -> Result<Vec<Uri>, SettingError> {
     let mut read: Vec<Uri> = Vec::with_capacity(urls.len());
-    for url in urls {
-        let wrong = |message: String| TomlError::new(message, Some(url.span()));
-        let uri = http_url(url.get_ref()).map_err(wrong)?;
-        if read.contains(&uri) {
-            return Err(wrong("this URL is listed twice".to_owned()));
+    for (index, url) in urls.into_iter().enumerate() {
+        let wrong = |message: &str| Err(SettingError::new(format!("{at}.urls.{index}"), message));
+        let OriginAddress::Http(url) = url else {
+            return wrong("only HTTP origins can have several URLs: write one `url`");
+        };
+        if read.contains(&url) {
+            return wrong("this URL is listed twice");
         }
-        if read.first().is_some_and(|first| first.scheme() != uri.scheme()) {
-            return Err(wrong("the servers of an origin have to be all http: or all https:".to_owned()));
+        if read.first().is_some_and(|first| first.scheme() != url.scheme()) {
+            return wrong("the servers of an origin have to be all http: or all https:");
         }
-        read.push(uri);
+        read.push(url);
     }
-    let timeouts = table.timeouts.map(Spanned::into_inner).unwrap_or_default();
-    let time = |time: Option<TextValue<PositiveDuration>>, default| time.map_or(default, |time| time.0.0);
-    Ok(OriginKind::Http(Box::new(HttpOrigin {
-        urls: read,
-        connections: table.connections.map_or(default.connections, |count| count.0),
-        waiting: table.waiting.map_or(default.waiting, |count| count.into_inner().0),
-        head_bytes: table.head.map_or(default.head_bytes, |size| size.into_inner().0.0),
-        headers: table.headers.map_or(default.headers, |count| count.into_inner().0),
-        timeouts: OriginTimeouts {
-            connect: time(timeouts.connect, default.timeouts.connect),
-            head: time(timeouts.head, default.timeouts.head),
-            body: time(timeouts.body, default.timeouts.body),
-            idle: time(timeouts.idle, default.timeouts.idle),
-            max_age: time(timeouts.max_age, default.timeouts.max_age),
-        },
-        is_http2: table.http2.is_some_and(Spanned::into_inner),
-        ca: table.ca.map(|path| folder.join(path.into_inner())),
-        host_header: match table.host_header.map(Spanned::into_inner) {
-            None | Some(HostHeaderName::Client) => HostHeader::Client,
-            Some(HostHeaderName::Origin) => HostHeader::Origin,
-        },
-        health: table.health.map_or(Ok(default.health), |table| health(table.into_inner()))?,
-    })))
+    Ok(read)
 }
 
-/// Error messages do not contain the URL, which may have a secret.
-fn http_url(url: &str) -> Result<Uri, String> {
-    let malformed = || "this is not the URL of a server: write http://HOST:PORT".to_owned();
-    let uri: Uri = url.parse().map_err(|_| malformed())?;
-    let authority = uri.authority().ok_or_else(malformed)?;
-    if authority.as_str().contains('@') {
-        return Err("the client's `Authorization` is forwarded: remove user and password".to_owned());
-    }
-    // `http` returns no port for one above 65535.
-    let has_port = authority.as_str().len() > authority.host().len();
-    if authority.host().is_empty() || has_port && authority.port_u16().is_none_or(|port| port == 0) {
-        return Err(malformed());
-    }
-    if uri.query().is_some() || url.contains('#') {
-        return Err("remove the query and the fragment".to_owned());
-    }
-    Ok(uri)
-}
-
-fn health(table: HealthSection) -> Result<HealthConfig, TomlError> {
-    let default = HealthConfig::default();
-    let HealthSection { failures, rest, path, every, timeout, successes } = table;
-    let at = every.as_ref().map(Spanned::span);
-    let at = at.or(timeout.as_ref().map(Spanned::span)).or(successes.as_ref().map(Spanned::span));
-    let small = |times: Times| u32::try_from(times.0).unwrap_or(u32::MAX);
-    let probe = match (path, at) {
-        (None, None) => None,
-        (None, at) => {
-            return Err(TomlError::new("there is no path to probe: write path = \"/healthz\" as well", at));
+/// Shown without secrets.
+impl Serialize for OriginConfig {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Servers<'a> {
+            name: &'a str,
+            urls: Vec<String>,
+            #[serde(flatten)]
+            table: &'a OriginTable,
         }
-        (Some(path), _) => Some(ProbeConfig {
-            path: path.0.0,
-            every: every.map_or(Duration::from_secs(5), |time| time.into_inner().0.0),
-            timeout: timeout.map_or(Duration::from_secs(1), |time| time.into_inner().0.0),
-            successes: successes.map_or(2, |times| small(times.into_inner())),
-        }),
-    };
-    Ok(HealthConfig {
-        failures: failures.map_or(default.failures, small),
-        rest: rest.map_or(default.rest, |time| time.0.0),
-        probe,
-    })
-}
-
-fn documents(urls: &[Spanned<String>], table: &OriginSection) -> Result<OriginKind, TomlError> {
-    let [url] = urls else {
-        let message = "only HTTP origins can have several URLs: write one `url`";
-        return Err(TomlError::new(message, urls.first().map(Spanned::span)));
-    };
-    let source: SourceUrl = url
-        .get_ref()
-        .parse()
-        .map_err(|error: OpenError| TomlError::new(error.to_string(), Some(url.span())))?;
-    let http_only = [
-        ("waiting", table.waiting.as_ref().map(Spanned::span)),
-        ("head", table.head.as_ref().map(Spanned::span)),
-        ("headers", table.headers.as_ref().map(Spanned::span)),
-        ("timeouts", table.timeouts.as_ref().map(Spanned::span)),
-        ("health", table.health.as_ref().map(Spanned::span)),
-        ("http2", table.http2.as_ref().map(Spanned::span)),
-        ("ca", table.ca.as_ref().map(Spanned::span)),
-        ("host_header", table.host_header.as_ref().map(Spanned::span)),
-    ];
-    if let Some((key, at @ Some(_))) = http_only.into_iter().find(|(_, at)| at.is_some()) {
-        let message = format!("`{key}` is for HTTP origins: write such options into the database's URL");
-        return Err(TomlError::new(message, at));
+        #[derive(Serialize)]
+        struct Database<'a> {
+            name: &'a str,
+            url: String,
+            connections: OriginConnections,
+        }
+        let Self { name, kind, table } = self;
+        match kind {
+            OriginKind::Http(urls) => {
+                Servers { name, urls: urls.iter().map(ToString::to_string).collect(), table }.serialize(to)
+            }
+            OriginKind::Documents(source) => {
+                Database { name, url: source.to_string(), connections: table.connections }.serialize(to)
+            }
+        }
     }
-    let connections = table.connections.map_or(HttpOrigin::default().connections, |count| count.0);
-    Ok(OriginKind::Documents { source, connections })
 }

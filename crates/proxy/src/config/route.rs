@@ -1,54 +1,127 @@
 //! Routes: which requests go to which origin, and how their responses are cached.
 
-use std::{borrow::Cow, cmp::Reverse, fmt, str::FromStr, time::Duration};
+use std::{borrow::Cow, cmp::Reverse, fmt, str::FromStr};
 
 use http::{HeaderName, StatusCode};
 use memchr::{memchr, memrchr};
 use percent_encoding::{percent_decode, percent_decode_str};
-use stockade_cache::Strategy;
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use stockade_cache::{Strategy, spec::CacheTable};
 
-use super::Config;
+use super::{
+    Config,
+    value::{FinalStatus, HeaderFieldName, PlainDuration},
+};
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct RouteConfig {
     /// For logs and metrics: host and path, as in `example.org/sounds/*`.
     pub name: String,
-    /// `None`: any host.
-    pub host: Option<HostPattern>,
-    pub path: PathPattern,
     /// Index in [`Config::origins`].
     pub origin: usize,
     /// Without a limit: [`Config::limit`] applies to all routes. Its `ttl` is used only by
-    /// [`ttl_default`](Self::ttl_default); its `negative_ttl` applies to a 404 or 410 without a lifetime.
+    /// [`default_ttl`](RouteTable::default_ttl); its `negative_ttl` applies to a 404 or 410 without a lifetime.
     pub strategy: Strategy,
-    /// Freshness lifetime of the [`ttl_statuses`](Self::ttl_statuses), whatever the origin declares.
-    pub ttl: Option<Duration>,
-    /// Freshness lifetime of responses with one of the [`ttl_statuses`](Self::ttl_statuses) that declare none; `None`: the
-    /// heuristic of RFC 9111, 4.2.2.
-    pub ttl_default: Option<Duration>,
-    /// An error or a redirect that a client can cause is not among them: stored under a lifetime of the route, it would take the
-    /// page away from all ("Your Cache Has Fallen", Nguyen et al., CCS 2019).
-    pub ttl_statuses: Vec<StatusCode>,
+    /// With the name of the origin, and the default ttl of the cache block.
+    pub table: RouteTable,
+}
+
+/// The index of the origin, whose name `table` has, may differ between two files.
+impl PartialEq for RouteConfig {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.name, &self.strategy, &self.table) == (&other.name, &other.strategy, &other.table)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(inline))]
+pub struct RouteTable {
+    /// "/news" matches that path only, "/news/*" all below it. Default: "/*".
+    pub path: PathPattern,
+    /// "example.org", or "*.example.org" for all below it. Default: any.
+    pub host: Option<HostPattern>,
+    /// Name of the origin. Default: the only one.
+    pub origin: Option<String>,
+    /// Caching strategy: overrides `[cache]` key by key; `strategy` replaces all of it. It has no limit of its own.
+    #[serde(skip_serializing)]
+    pub(super) cache: Option<Box<CacheTable>>,
+    /// Freshness lifetime of the `ttl_statuses`, whatever the origin declares.
+    pub ttl: Option<PlainDuration>,
+    /// Freshness lifetime of the `ttl_statuses` that declare none. Default: the `ttl` written in the cache block; otherwise RFC 9111's
+    /// heuristic, and for documents the strategy's ttl.
+    pub default_ttl: Option<PlainDuration>,
+    /// Statuses to which `ttl` and `default_ttl` apply. The others have the lifetime that the origin declares. Default:
+    /// `[200, 203, 204, 301]`.
+    pub ttl_statuses: Vec<FinalStatus>,
+    /// Lifetime of 404 and 410 responses that declare none. Default: not stored.
+    pub negative_ttl: Option<PlainDuration>,
+    /// Response fields with tags for purging. Default: `["surrogate-key", "cache-tag"]`.
+    pub tag_headers: Vec<HeaderFieldName>,
+    /// Response fields that clients do not get, such as `["Server", "X-Powered-By"]`. Default: none.
+    pub hide_headers: Vec<HeaderFieldName>,
+    /// Query parameters to ignore and not to forward, such as `["utm_*", "fbclid"]`.
+    pub ignore_query: Vec<NamePattern>,
+    /// Responses with `Set-Cookie`: "refuse" (not stored), "strip" (stored without the cookie) or "store" (each client gets the same
+    /// cookie). Default: "refuse".
     pub set_cookie: SetCookie,
-    /// Response fields with tags.
-    pub tag_headers: Vec<HeaderName>,
-    /// Query parameters that are neither part of the key nor forwarded.
-    pub ignored_query: Vec<NamePattern>,
+    /// `Cache-Control` and `Pragma` of requests: "obey" or "ignore". Default: "obey".
     pub client_directives: ClientDirectives,
-    pub unsafe_invalidation: UnsafeInvalidation,
+    /// Stored answers of a URL after a successful POST, PUT, PATCH or DELETE: "fallback" (load a new one, and serve the old one
+    /// if that fails), "remove" or "none". Default: "fallback".
+    pub invalidate_on_unsafe: UnsafeInvalidation,
+}
+
+impl Default for RouteTable {
+    fn default() -> Self {
+        let tag_headers = ["surrogate-key", "cache-tag"].map(HeaderName::from_static).map(HeaderFieldName);
+        Self {
+            path: PathPattern::all(),
+            host: None,
+            origin: None,
+            cache: None,
+            ttl: None,
+            default_ttl: None,
+            // Of pages, and of URLs that have moved for good. An error or a redirect that a client can cause is not among them: stored
+            // under a lifetime of the route, it would take the page away from all ("Your Cache Has Fallen", Nguyen et al., CCS 2019).
+            ttl_statuses: [200, 203, 204, 301].map(FinalStatus).to_vec(),
+            negative_ttl: None,
+            tag_headers: tag_headers.to_vec(),
+            hide_headers: Vec::new(),
+            ignore_query: Vec::new(),
+            set_cookie: SetCookie::default(),
+            client_directives: ClientDirectives::default(),
+            invalidate_on_unsafe: UnsafeInvalidation::default(),
+        }
+    }
+}
+
+impl RouteTable {
+    /// True if the lifetimes of the route apply to responses with this status.
+    #[must_use]
+    pub fn has_ttl_status(&self, status: StatusCode) -> bool {
+        self.ttl_statuses.contains(&FinalStatus(status.as_u16().into()))
+    }
 }
 
 /// What `Cache-Control` and `Pragma` of requests change.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(inline))]
 pub enum ClientDirectives {
     /// RFC 9111, 5.2.1: a client can have a response loaded anew, or not stored.
     #[default]
     Obey,
+    /// They change nothing.
     Ignore,
 }
 
 /// Responses that set a cookie.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(inline))]
 pub enum SetCookie {
     /// They are for the client alone.
     #[default]
@@ -61,12 +134,16 @@ pub enum SetCookie {
 
 /// What a successful request with an unsafe method does to the stored responses of the URLs that it may change
 /// (RFC 9111, 4.4).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(inline))]
 pub enum UnsafeInvalidation {
     /// A new one is loaded. They answer only if that fails.
     #[default]
     Fallback,
+    /// They are removed.
     Remove,
+    /// They stay.
     None,
 }
 
@@ -102,8 +179,9 @@ impl Config {
     #[must_use]
     pub fn route(&self, host: &str, path: &str) -> Option<&RouteConfig> {
         let host = without_port(host);
-        let has_host = |route: &&RouteConfig| route.host.as_ref().is_none_or(|pattern| pattern.matches(host));
-        self.routes.iter().find(|route| route.path.matches(path) && has_host(route))
+        let has_host =
+            |route: &&RouteConfig| route.table.host.as_ref().is_none_or(|pattern| pattern.matches(host));
+        self.routes.iter().find(|route| route.table.path.matches(path) && has_host(route))
     }
 
     /// True if this `Host` is served at all.
@@ -120,14 +198,14 @@ impl RouteConfig {
     /// The path and query of the cache key and of the request to the origin: without ignored parameters.
     #[must_use]
     pub fn cache_target<'a>(&self, path_and_query: &'a str) -> Cow<'a, str> {
-        if self.ignored_query.is_empty() {
+        if self.table.ignore_query.is_empty() {
             return path_and_query.into();
         }
         let Some((path, query)) = path_and_query.split_once('?') else { return path_and_query.into() };
         let is_ignored = |parameter: &&str| {
             let name = parameter.split('=').next().unwrap_or_default();
             let name = percent_decode_str(name).decode_utf8_lossy();
-            self.ignored_query.iter().any(|pattern| pattern.matches(&name))
+            self.table.ignore_query.iter().any(|pattern| pattern.matches(&name))
         };
         if !query.split('&').any(|parameter| is_ignored(&parameter)) {
             return path_and_query.into();
@@ -141,16 +219,11 @@ impl RouteConfig {
         target.into()
     }
 
-    /// Equal apart from the index of the origin, which may differ between two files.
-    #[must_use]
-    pub fn is_same(&self, other: &Self) -> bool {
-        self.name == other.name && Self { origin: other.origin, ..self.clone() } == *other
-    }
-
     /// Sorts routes by specificity.
     pub(super) fn order(&self) -> impl Ord + use<> {
-        let host = self.host.as_ref().map(|host| (host.is_suffix, Reverse(host.name.len())));
-        (host.is_none(), host, self.path.is_prefix, Reverse(self.path.path.len()))
+        let RouteTable { host, path, .. } = &self.table;
+        let host = host.as_ref().map(|host| (host.is_suffix, Reverse(host.name.len())));
+        (host.is_none(), host, path.is_prefix, Reverse(path.path.len()))
     }
 }
 

@@ -2,18 +2,28 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
+#[cfg(feature = "schema")]
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use stockade_cache::{Ghost, GhostTtl, Limit, Policy, Shadow, policy::POLICIES};
-use stockade_model::units::{format_exact_size, parse_duration, parse_size};
+use stockade_model::units::{format_exact_duration, format_exact_size, parse_duration, parse_size};
 
-/// The ghosts of the cache. Each differs from it in one setting.
-#[derive(Clone, Debug, PartialEq)]
+use super::value::ShadowKeys;
+
+/// Each ghost differs from the cache in one setting. All together are 30 at most.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+#[cfg_attr(feature = "schema", derive(JsonSchema), schemars(inline))]
 pub struct ShadowConfig {
+    /// Limits: 0.01 to 100 times that of the cache, such as "2x", or a size or a number of entries, in the unit of that limit. Default:
+    /// `["0.5x", "2x"]`.
     pub sizes: Vec<GhostSize>,
-    /// `None`: all but the cache's own.
-    pub policies: Option<Vec<&'static Policy>>,
-    pub ttls: Vec<GhostTtl>,
-    /// Keys in the sample, at most.
-    pub keys_max: usize,
+    /// Eviction policies; that of the cache is left out. Default: all.
+    pub policies: Option<Vec<GhostPolicy>>,
+    /// Ttls: times that of each response, such as "2x", or one for all, such as "60s". Default: `["2x"]`.
+    pub ttls: Vec<GhostTtlText>,
+    /// Keys in the sample, at most, 256 to 131072; with the default ghosts each takes 0.8 KiB. Default: 16384.
+    pub keys: ShadowKeys,
 }
 
 impl Default for ShadowConfig {
@@ -21,8 +31,8 @@ impl Default for ShadowConfig {
         Self {
             sizes: vec![GhostSize::Times(0.5), GhostSize::Times(2.0)],
             policies: None,
-            ttls: vec![GhostTtl::Times(2.0)],
-            keys_max: Shadow::KEYS_MAX,
+            ttls: vec![GhostTtlText(GhostTtl::Times(2.0))],
+            keys: ShadowKeys(Shadow::KEYS_MAX),
         }
     }
 }
@@ -43,18 +53,18 @@ impl ShadowConfig {
         for size in &self.sizes {
             ghosts.push(size.ghost(limit)?);
         }
-        let policies = match &self.policies {
-            Some(policies) => policies.clone(),
+        let policies: Vec<&Policy> = match &self.policies {
+            Some(policies) => policies.iter().map(|policy| policy.0).collect(),
             None => POLICIES.iter().filter(|policy| !policy.is_auto()).collect(),
         };
         let others = policies.into_iter().filter(|policy| *policy != limit.policy);
         ghosts.extend(others.map(|policy| Ghost::of_policy(limit, policy)));
-        ghosts.extend(self.ttls.iter().map(|ttl| Ghost::of_ttl(limit, *ttl)));
+        ghosts.extend(self.ttls.iter().map(|ttl| Ghost::of_ttl(limit, ttl.0)));
         let is_known = |index: usize| ghosts[..index].iter().any(|known| known.name == ghosts[index].name);
         if let Some(index) = (1..ghosts.len()).find(|index| is_known(*index)) {
             return Err(format!("there are two ghosts `{}`: leave one out", ghosts[index].name));
         }
-        Ok(Shadow { ghosts, keys_max: self.keys_max })
+        Ok(Shadow { ghosts, keys_max: self.keys.0 })
     }
 }
 
@@ -130,8 +140,18 @@ impl FromStr for GhostSize {
 }
 
 /// A ttl as written.
-#[derive(Clone, Copy)]
-pub(super) struct GhostTtlText(pub(super) GhostTtl);
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GhostTtlText(pub GhostTtl);
+
+impl fmt::Display for GhostTtlText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            GhostTtl::Same => f.write_str("1x"),
+            GhostTtl::Fixed(ttl) => f.write_str(&format_exact_duration(ttl)),
+            GhostTtl::Times(times) => write!(f, "{times}x"),
+        }
+    }
+}
 
 impl FromStr for GhostTtlText {
     type Err = String;
@@ -151,10 +171,16 @@ impl FromStr for GhostTtlText {
 }
 
 /// A policy as written.
-#[derive(Clone, Copy)]
-pub(super) struct PolicyText(pub(super) &'static Policy);
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GhostPolicy(pub &'static Policy);
 
-impl FromStr for PolicyText {
+impl fmt::Display for GhostPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.name)
+    }
+}
+
+impl FromStr for GhostPolicy {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -171,8 +197,8 @@ mod tests {
         let limit = Limit { max_object: Some(8 << 20), ..Limit::bytes(64 << 20) };
         let config = ShadowConfig {
             sizes: vec!["4x".parse().unwrap(), "4MiB".parse().unwrap()],
-            policies: Some(vec![Policy::LRU, Policy::SIEVE]),
-            ttls: vec![GhostTtl::Fixed(Duration::from_mins(1))],
+            policies: Some([Policy::LRU, Policy::SIEVE].map(GhostPolicy).to_vec()),
+            ttls: vec![GhostTtlText(GhostTtl::Fixed(Duration::from_mins(1)))],
             ..ShadowConfig::default()
         };
         let ghosts = config.shadow(&limit).unwrap().ghosts;

@@ -1,10 +1,10 @@
 //! Valid and invalid configuration files.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, net::SocketAddr, time::Duration};
 
 use proptest::prelude::*;
 use serde_json::Value;
-use stockade_cache::{AfterWait, Fetch, HedgeAfter, Policy, Strategy};
+use stockade_cache::{AfterWait, Fetch, HedgeAfter, Limit, Policy, Strategy};
 
 use super::*;
 use stockade_http::upstream::HostHeader;
@@ -24,6 +24,10 @@ fn parse_error(text: &str) -> (String, String, String) {
         }
         other => panic!("{text}: {other:?}"),
     }
+}
+
+fn seconds(seconds: u64) -> PlainDuration {
+    PlainDuration(Duration::from_secs(seconds))
 }
 
 fn with(text: &str) -> String {
@@ -110,17 +114,14 @@ fn minimal_file_has_an_origin_and_defaults() {
     let config = read(ORIGIN);
     assert_eq!(config.listen, ["127.0.0.1:8080".parse().unwrap()]);
     assert_eq!(config.limit, Limit::bytes(256 << 20));
-    assert_eq!((config.timeouts, config.bounds), (ClientTimeouts::default(), ClientBounds::default()));
-    assert_eq!(
-        config.log,
-        Some(LogConfig {
-            format: AccessLogFormat::Json,
-            path: None,
-            masked_query: LogConfig::default_mask()
-        })
-    );
+    assert_eq!(config.timeouts, ClientTimeouts::default());
+    assert_eq!(config.bounds.connections_per_client(), 2_000);
+    assert_eq!((&config.log, config.log.format), (&LogConfig::default(), LogFormat::Json));
     let [route] = config.routes.as_slice() else { panic!("{:?}", config.routes) };
-    assert_eq!((route.name.as_str(), route.origin, route.ttl, route.ttl_default), ("/*", 0, None, None));
+    assert_eq!(
+        (route.name.as_str(), route.origin, route.table.ttl, route.table.default_ttl),
+        ("/*", 0, None, None)
+    );
     assert_eq!(route.strategy, patient("breaker"));
     assert!(config.admin.is_none() && config.has_host("anything"));
 }
@@ -156,16 +157,16 @@ fn routes_override_the_shared_cache_block() {
     assert_eq!((news.strategy.swr, news.strategy.limit.as_ref()), (Duration::from_secs(7), None));
     assert_eq!(news.strategy.negative_ttl, Some(Duration::from_secs(5)));
     // The ttl of [cache] is the default of its routes.
-    assert_eq!((news.ttl, news.ttl_default), (None, Some(Duration::from_secs(10))));
+    assert_eq!((news.table.ttl, news.table.default_ttl), (None, Some(seconds(10))));
     assert_eq!(live.strategy, patient("swr"));
-    assert_eq!((live.ttl, live.ttl_default), (Some(Duration::from_secs(1)), Some(Duration::from_secs(2))));
-    assert_eq!(live.tag_headers, ["x-tags"]);
+    assert_eq!((live.table.ttl, live.table.default_ttl), (Some(seconds(1)), Some(seconds(2))));
+    assert_eq!(live.table.tag_headers.iter().map(ToString::to_string).collect::<Vec<_>>(), ["x-tags"]);
     assert_eq!(
-        (news.client_directives, news.unsafe_invalidation),
+        (news.table.client_directives, news.table.invalidate_on_unsafe),
         (ClientDirectives::Obey, UnsafeInvalidation::Fallback)
     );
     assert_eq!(
-        (live.client_directives, live.unsafe_invalidation),
+        (live.table.client_directives, live.table.invalidate_on_unsafe),
         (ClientDirectives::Ignore, UnsafeInvalidation::None)
     );
     assert_eq!(live.cache_target("/a?utm_source=x&b=1&fbclid=2&c"), "/a?b=1&c");
@@ -241,26 +242,30 @@ fn origins_are_servers_or_databases() {
         origin = "servers"
         "#,
     );
-    let OriginKind::Http(http) = &config.origins[0].kind else { panic!("{:?}", config.origins) };
-    assert_eq!(http.urls, ["https://a.example.org/base", "https://b.example.org:8443"]);
+    let OriginConfig { kind: OriginKind::Http(urls), table: http, .. } = &config.origins[0] else {
+        panic!("{:?}", config.origins)
+    };
+    assert_eq!(*urls, ["https://a.example.org/base", "https://b.example.org:8443"]);
     let OriginTimeouts { connect, head, body, idle, max_age } = http.timeouts;
-    assert_eq!([connect, head, body, idle, max_age], [1, 2, 3, 4, 5].map(Duration::from_secs));
-    assert_eq!((http.head_bytes, http.headers), (128 << 10, 300));
-    assert_eq!((http.connections, http.waiting, http.is_http2), (7, 0, true));
+    assert_eq!(
+        [connect, head, body, idle, max_age].map(|time| time.0),
+        [1, 2, 3, 4, 5].map(Duration::from_secs)
+    );
+    assert_eq!((http.head.0, http.headers.0), (128 << 10, 300));
+    assert_eq!((http.connections.0, http.waiting.0, http.http2), (7, 0, true));
     assert_eq!(http.ca.as_deref(), Some("/etc/ca.pem".as_ref()));
     assert_eq!(http.host_header, HostHeader::Origin);
-    let probe = ProbeConfig {
-        path: "/healthz".to_owned(),
-        every: Duration::from_secs(5),
-        timeout: Duration::from_secs(1),
-        successes: 3,
-    };
-    assert_eq!(http.health, HealthConfig { failures: 5, rest: Duration::from_secs(9), probe: Some(probe) });
-    let OriginKind::Documents { source, connections } = &config.origins[1].kind else { panic!() };
-    assert_eq!((source.to_string().as_str(), *connections), ("sqlite:/tmp/documents.db", 3));
+    let health = serde_json::to_value(&http.health).unwrap();
+    let expected = serde_json::json!({
+        "failures": 5, "rest": "9s", "path": "/healthz", "every": "5s", "timeout": "1s", "successes": 3,
+    });
+    assert_eq!(health, expected);
+    let OriginKind::Documents(source) = &config.origins[1].kind else { panic!() };
+    let connections = config.origins[1].table.connections.0;
+    assert_eq!((source.to_string().as_str(), connections), ("sqlite:/tmp/documents.db", 3));
     // Documents have no age of their own.
-    assert_eq!(config.route("h", "/documents/1").unwrap().ttl_default, Some(Duration::from_mins(1)));
-    assert_eq!(config.route("h", "/").unwrap().ttl_default, None);
+    assert_eq!(config.route("h", "/documents/1").unwrap().table.default_ttl, Some(seconds(60)));
+    assert_eq!(config.route("h", "/").unwrap().table.default_ttl, None);
 }
 
 /// Cases of text, message, source text at the location, and help.
@@ -322,7 +327,7 @@ fn invalid_settings_are_shown_with_help() {
         ),
         (
             with("shadow = true"),
-            "invalid type: boolean `true`, expected struct ShadowSection",
+            "invalid type: boolean `true`, expected struct ShadowConfig",
             "true",
             "write [shadow] on a line of its own",
         ),
@@ -537,12 +542,12 @@ fn flags_override_the_file_or_replace_it() {
     };
     let alone = Config::from_flags(&flags).unwrap();
     assert_eq!(alone.listen, flags.listen);
-    assert_eq!(alone.admin.as_ref().map(|admin| admin.listen), flags.admin);
+    assert_eq!(alone.admin.as_ref().map(|admin| admin.listen.0), flags.admin);
     let limit = Limit { entries: Some(9), reclaim: 0.3, ..Limit::bytes(1 << 30) };
     assert_eq!((&alone.limit, alone.routes[0].strategy.clone()), (&limit, patient("swr")));
 
     assert_eq!(alone.shadow, Some(ShadowConfig::default()));
-    let snapshot = SnapshotConfig { path: "/a.snapshot".into(), every: SnapshotConfig::EVERY };
+    let snapshot = SnapshotConfig { path: "/a.snapshot".into(), every: SnapshotConfig::every() };
     assert_eq!(alone.snapshot, Some(snapshot));
 
     let file = "listen = [\"127.0.0.1:9\"]\n[cache]\nstrategy = \"early\"\nttl = \"9s\"\nlimit = { bytes = \"1MiB\" }\n\
@@ -551,9 +556,9 @@ fn flags_override_the_file_or_replace_it() {
     assert_eq!((over.listen, &over.limit), (flags.listen.clone(), &limit));
     assert_eq!(over.routes[0].strategy.ttl, Some(Duration::from_secs(9)));
     assert_eq!(over.routes[0].strategy.swr, Duration::from_mins(1));
-    let OriginKind::Http(http) = &over.origins[0].kind else { panic!() };
-    assert_eq!((over.origins[0].name.as_str(), http.connections), ("x", 3));
-    assert_eq!(http.urls, ["http://app:80"]);
+    let OriginConfig { name, kind: OriginKind::Http(urls), table } = &over.origins[0] else { panic!() };
+    assert_eq!((name.as_str(), table.connections.0), ("x", 3));
+    assert_eq!(*urls, ["http://app:80"]);
 
     let only = |flags: Flags| Config::from_flags(&flags).unwrap_err().to_string();
     let origin = Some("http://h".to_owned());
@@ -631,12 +636,30 @@ fn shown_configuration_is_complete_without_secrets() {
         |value: &Value| -> BTreeSet<String> { value.as_object().expect("a table").keys().cloned().collect() };
     let schema = schema();
     assert_eq!(keys(&shown), keys(&schema["properties"]));
+    for table in ["log", "timeouts", "bounds"] {
+        assert_eq!(keys(&shown[table]), keys(&schema["properties"][table]["properties"]), "{table}");
+    }
+    let route = schema.pointer("/properties/route/items/properties").expect("a table");
+    assert_eq!(keys(&shown["route"][0]), keys(route));
+}
+
+#[test]
+fn secrets_are_compared_and_not_shown() {
+    let file = |secret: &str| {
+        read(&format!(
+            "[cache]\nshared = \"redis://:{secret}@127.0.0.1\"\n[[origin]]\nurl = \"postgres://ada:{secret}@h/db?table=a\"\n"
+        ))
+    };
+    let (old, new) = (file("sesame"), file("simsim"));
+    assert!(!old.shown().to_string().contains("sesame") && !format!("{old:?}").contains("sesame"));
+    let changed: Vec<_> = diff(&old, &new).into_iter().map(|change| change.setting).collect();
+    assert_eq!(changed, ["cache.shared", "origin.origin"]);
 }
 
 const EXAMPLE: &str = include_str!("../../../../deploy/stockade.toml");
 
 #[test]
-fn example_is_valid_and_has_every_setting() {
+fn example_is_valid_and_has_every_table() {
     read(EXAMPLE);
     // Commented settings are valid as well.
     let uncommented: String =
@@ -651,8 +674,10 @@ fn example_is_valid_and_has_every_setting() {
     keys_of_schema(&schema(), &schema(), "", &mut known);
     let mut used = BTreeSet::new();
     keys_of_file(&toml::Value::Table(written), "", &mut used);
-    let is_shown = |key: &&String| !key.starts_with("cache") && !key.starts_with("route.cache");
-    let missing: Vec<_> = known.difference(&used).filter(is_shown).collect();
+    // The reference has every setting.
+    let is_table = |key: &&String| known.iter().any(|inner| inner.starts_with(&format!("{key}.")));
+    let is_shown = |key: &&String| !key.starts_with("cache.") && !key.starts_with("route.cache.");
+    let missing: Vec<_> = known.difference(&used).filter(is_table).filter(is_shown).collect();
     assert!(missing.is_empty(), "{missing:?}");
 }
 

@@ -21,7 +21,7 @@ use super::{
     output::{LogDestination, LogOutput},
     record::AccessRecord,
 };
-use crate::config::{AccessLogFormat, NamePattern};
+use crate::config::{LogFormat, NamePattern};
 
 /// How long the writer lets lines gather.
 const GATHER_TIME: Duration = Duration::from_millis(20);
@@ -54,7 +54,7 @@ struct LineBuffer {
 
 enum WriterCommand {
     Reopen,
-    Switch(LogDestination, AccessLogFormat),
+    Switch(LogDestination, LogFormat),
 }
 
 thread_local! {
@@ -77,7 +77,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl LineBuffers {
-    pub(super) fn new(format: AccessLogFormat) -> Self {
+    pub(super) fn new(format: LogFormat) -> Self {
         let buffers = Self {
             buffers: [const { Mutex::new(LineBuffer { lines: Vec::new(), times: TimestampCache::EMPTY }) };
                 BUFFERS],
@@ -100,8 +100,8 @@ impl LineBuffers {
         self.wake();
     }
 
-    fn set_format(&self, format: AccessLogFormat) {
-        self.format.store(u8::from(format == AccessLogFormat::Combined), Ordering::Relaxed);
+    fn set_format(&self, format: LogFormat) {
+        self.format.store(u8::from(format == LogFormat::Combined), Ordering::Relaxed);
     }
 
     pub(super) fn set_mask(&self, names: Vec<NamePattern>) {
@@ -157,7 +157,7 @@ impl LineBuffers {
         self.send(WriterCommand::Reopen);
     }
 
-    pub(super) fn switch_to(&self, destination: LogDestination, format: AccessLogFormat) {
+    pub(super) fn switch_to(&self, destination: LogDestination, format: LogFormat) {
         self.send(WriterCommand::Switch(destination, format));
     }
 

@@ -20,7 +20,7 @@ use super::{
     format::{TimestampCache, append_combined, append_json},
     *,
 };
-use crate::config::AccessLogFormat;
+use crate::config::LogFormat;
 
 /// Far longer than any wait here takes on a slow machine.
 const HANG_GUARD: Duration = Duration::from_mins(2);
@@ -104,11 +104,12 @@ fn record(target: &str) -> AccessRecord<'_> {
     }
 }
 
-fn line(format: AccessLogFormat, record: &AccessRecord<'_>) -> String {
+fn line(format: LogFormat, record: &AccessRecord<'_>) -> String {
     let (mut line, mut times) = (Vec::new(), TimestampCache::EMPTY);
     match format {
-        AccessLogFormat::Json => append_json(&mut line, &mut times, record),
-        AccessLogFormat::Combined => append_combined(&mut line, &mut times, record),
+        LogFormat::Json => append_json(&mut line, &mut times, record),
+        LogFormat::Combined => append_combined(&mut line, &mut times, record),
+        LogFormat::None => {}
     }
     String::from_utf8(line).expect("a line is UTF-8")
 }
@@ -123,7 +124,7 @@ fn json_lines_have_every_field() {
         outcome: Outcome::Fallback,
         ..record("/news/1?a=b")
     };
-    let read: Value = serde_json::from_str(&line(AccessLogFormat::Json, &failed)).expect("JSON");
+    let read: Value = serde_json::from_str(&line(LogFormat::Json, &failed)).expect("JSON");
     let expected = json!({
         "time": "2026-11-21T20:30:00.042Z",
         "peer": "192.0.2.7:4711",
@@ -145,7 +146,7 @@ fn json_lines_have_every_field() {
         "cut": true,
     });
     assert_eq!(read, expected);
-    let plain: Value = serde_json::from_str(&line(AccessLogFormat::Json, &record("/"))).expect("JSON");
+    let plain: Value = serde_json::from_str(&line(LogFormat::Json, &record("/"))).expect("JSON");
     let keys: Vec<_> = plain.as_object().expect("an object").keys().cloned().collect();
     assert!(
         !keys.iter().any(|key| ["origin_status", "origin_ms", "error", "referer", "cut"].contains(&&**key))
@@ -160,7 +161,7 @@ fn combined_lines_extend_apaches_format() {
         ..record("/a?b=\"c\"")
     };
     assert_eq!(
-        line(AccessLogFormat::Combined, &answered),
+        line(LogFormat::Combined, &answered),
         "192.0.2.7 - - [21/Nov/2026:20:30:00 +0000] \"GET /a?b=\\\"c\\\" HTTP/1.1\" 200 1234 \"-\" \"curl/8\" miss 1.500 \
          503 12.345 \"example.org\" \"/news/*\" \"stockade; hit; ttl=9\" whole \"-\"\n"
     );
@@ -173,7 +174,7 @@ fn combined_lines_extend_apaches_format() {
         ..record("/")
     };
     assert_eq!(
-        line(AccessLogFormat::Combined, &cut),
+        line(LogFormat::Combined, &cut),
         "192.0.2.7 - - [21/Nov/2026:20:30:00 +0000] \"GET / HTTP/1.1\" 200 - \"-\" \"\\x1b[2J\\xff\\x0a\" hit 1.500 \
          - - \"example.org\" \"-\" \"stockade; hit; ttl=9\" cut \"the breaker is open\"\n"
     );
@@ -190,7 +191,7 @@ fn long_values_are_truncated() {
         cache_status: long.as_bytes(),
         ..record(&long)
     };
-    for format in [AccessLogFormat::Json, AccessLogFormat::Combined] {
+    for format in [LogFormat::Json, LogFormat::Combined] {
         let line = line(format, &all);
         assert!(line.len() < 16 << 10, "{}", line.len());
         assert!(line.contains(&format!("{}...\"", "x".repeat(VALUE_BYTES_MAX))));
@@ -202,12 +203,12 @@ proptest! {
     #[test]
     fn values_cannot_forge_lines_or_fields(sent in proptest::collection::vec(any::<u8>(), 0..40), text in "\\PC{0,20}|[\"\\\\\n\r\t ]{0,20}") {
         let hostile = AccessRecord { host: &sent, user_agent: Some(&sent), referer: Some(text.as_bytes()), method: &text, error: Some(&text), ..record(&text) };
-        let json = line(AccessLogFormat::Json, &hostile);
+        let json = line(LogFormat::Json, &hostile);
         let read: Value = serde_json::from_str(&json).expect("JSON");
         prop_assert_eq!(read["host"].as_str().unwrap(), String::from_utf8_lossy(&sent));
         prop_assert_eq!(read["url"].as_str().unwrap(), &text);
         prop_assert_eq!(&read["cache_status"], "stockade; hit; ttl=9");
-        let combined = line(AccessLogFormat::Combined, &hostile);
+        let combined = line(LogFormat::Combined, &hostile);
         // Unescaped quotation marks are the format's: two for each of seven texts.
         let mut marks = 0;
         let mut is_escaped = false;
@@ -234,8 +235,7 @@ fn wait_until(condition: impl Fn() -> bool) {
 }
 
 fn start_log(output: &TestOutput) -> AccessLogWriter {
-    AccessLogWriter::start_with(AccessLogFormat::Json, LogDestination::Test(output.clone()))
-        .expect("it opens")
+    AccessLogWriter::start_with(LogFormat::Json, LogDestination::Test(output.clone())).expect("it opens")
 }
 
 #[test]
@@ -280,7 +280,7 @@ fn a_single_line_is_written_without_another() {
 fn a_full_disk_drops_and_counts_lines_then_recovers() {
     let output = TestOutput::default();
     let log = start_log(&output);
-    let whole = line(AccessLogFormat::Json, &record("/1")).len();
+    let whole = line(LogFormat::Json, &record("/1")).len();
     // Room for one line and a part of the next.
     output.change(|state| state.capacity = Some(whole + 10));
     let logger = log.logger();
@@ -328,11 +328,8 @@ fn a_blocked_output_does_not_block_requests() {
 fn reopen_creates_a_file_that_was_moved_away() {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let path = folder.path().join("access.log");
-    let config = config::LogConfig {
-        format: AccessLogFormat::Combined,
-        path: Some(path.clone()),
-        masked_query: Vec::new(),
-    };
+    let config =
+        config::LogConfig { format: LogFormat::Combined, path: Some(path.clone()), mask_query: Vec::new() };
     let log = AccessLogWriter::start(&config).expect("a writable file");
     log.logger().record(&record("/old"));
     fs::rename(&path, folder.path().join("access.log.1")).expect("the file exists");
@@ -343,9 +340,9 @@ fn reopen_creates_a_file_that_was_moved_away() {
     log.logger().record(&record("/new"));
     // A path that cannot be opened leaves the log where it is.
     let unwritable = config::LogConfig {
-        format: AccessLogFormat::Json,
+        format: LogFormat::Json,
         path: Some(folder.path().join("none/access.log")),
-        masked_query: Vec::new(),
+        mask_query: Vec::new(),
     };
     log.reconfigure(&unwritable);
     drop(log);

@@ -33,7 +33,7 @@ impl RequestClient {
         // A socket for both protocols has IPv4 addresses in IPv6.
         let remote = SocketAddr::new(remote.ip().to_canonical(), remote.port());
         let trusted = &config.trusted_proxies;
-        let network = |address| ClientNetwork::of(address, config.bounds.client_prefix);
+        let network = |address| ClientNetwork::of(address, config.bounds.client_prefix());
         if !trusted.contains(remote.ip()) {
             return Self {
                 address: remote,

@@ -121,7 +121,7 @@ impl RequestContext {
         join_cookies(&mut headers);
         // A response may vary on it.
         headers.insert(X_FORWARDED_FOR, forwarded::addresses_field(&client.addresses));
-        let directives = match route.config.client_directives {
+        let directives = match route.config.table.client_directives {
             ClientDirectives::Obey => RequestDirectives::read(&headers),
             ClientDirectives::Ignore => RequestDirectives::default(),
         };

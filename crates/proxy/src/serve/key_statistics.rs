@@ -168,7 +168,7 @@ mod tests {
             let (took, status) = (Duration::from_millis(1), Some(200));
             statistics.note_load(&key(path), took, status, SystemTime::UNIX_EPOCH);
         }
-        let stats = statistics.stats(NOW, SystemTime::UNIX_EPOCH, &LogConfig::default_mask());
+        let stats = statistics.stats(NOW, SystemTime::UNIX_EPOCH, &LogConfig::default().mask_query);
         let text = serde_json::to_string(&stats).expect("text");
         assert!(
             !text.contains("sesame") && text.contains("http://a/?token=***") && text.contains("xxx..."),

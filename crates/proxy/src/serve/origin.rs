@@ -11,7 +11,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::{Request, Response, StatusCode, Uri};
 use http_body::Body;
 
 use super::{
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     admin::{OriginStats, ServerStats},
-    config,
+    config::{HealthTable, OriginConfig, OriginKind, OriginTable, Times},
     documents::{DocumentOrigin, DocumentsError},
 };
 use stockade_http::{
@@ -134,17 +134,19 @@ impl From<DocumentsError> for OriginError {
 impl OriginClient {
     /// Health probes and database connections run on the caller's runtime.
     #[expect(clippy::disallowed_methods, reason = "probes live as long as the origin")]
-    pub async fn open(config: &config::OriginConfig) -> Result<Self, OriginOpenError> {
+    pub async fn open(config: &OriginConfig) -> Result<Self, OriginOpenError> {
         let name = config.name.clone();
         let open_error = |reason: String| OriginOpenError { origin: config.name.clone(), reason };
+        let table = &config.table;
         let backend = match &config.kind {
-            config::OriginKind::Http(http) => {
-                let settings = upstream_settings(http).map_err(|error| open_error(error.to_string()))?;
-                let backend = HttpBackend::new(settings, http.timeouts.until_head())
+            OriginKind::Http(urls) => {
+                let settings =
+                    upstream_settings(urls, table).map_err(|error| open_error(error.to_string()))?;
+                let backend = HttpBackend::new(settings, table.timeouts.until_head())
                     .map_err(|error| open_error(error.to_string()))?;
                 OriginBackend::Http(backend)
             }
-            config::OriginKind::Documents { source, .. } => {
+            OriginKind::Documents(source) => {
                 let source = source.open().await.map_err(|error| open_error(error.to_string()))?;
                 OriginBackend::Documents(DocumentOrigin::new(source))
             }
@@ -157,11 +159,12 @@ impl OriginClient {
     }
 
     /// Reads the files of an HTTP origin; of a database nothing is checked. It does not connect.
-    pub fn check(config: &config::OriginConfig) -> Result<(), OriginOpenError> {
-        let config::OriginKind::Http(http) = &config.kind else { return Ok(()) };
+    pub fn check(config: &OriginConfig) -> Result<(), OriginOpenError> {
+        let OriginKind::Http(urls) = &config.kind else { return Ok(()) };
         let open_error = |reason: String| OriginOpenError { origin: config.name.clone(), reason };
-        let settings = upstream_settings(http).map_err(|error| open_error(error.to_string()))?;
-        HttpBackend::new(settings, http.timeouts.until_head())
+        let settings =
+            upstream_settings(urls, &config.table).map_err(|error| open_error(error.to_string()))?;
+        HttpBackend::new(settings, config.table.timeouts.until_head())
             .map(drop)
             .map_err(|error| open_error(error.to_string()))
     }
@@ -270,39 +273,36 @@ impl HttpBackend {
     }
 }
 
-fn upstream_settings(config: &config::HttpOrigin) -> Result<UpstreamSettings, OriginUrlError> {
-    let urls: Result<Vec<OriginUrl>, _> = config.urls.iter().map(|url| url.to_string().parse()).collect();
+fn upstream_settings(urls: &[Uri], table: &OriginTable) -> Result<UpstreamSettings, OriginUrlError> {
+    let urls: Result<Vec<OriginUrl>, _> = urls.iter().map(|url| url.to_string().parse()).collect();
     let urls = urls?;
     let defaults = UpstreamSettings::new(urls[0].clone());
-    let probe = config.health.probe.as_ref().map(|probe| HealthProbe {
-        path: probe.path.clone(),
-        every: probe.every,
-        timeout: probe.timeout,
-        successes: at_least_one(probe.successes),
+    let OriginTable { timeouts, health, .. } = table;
+    let probe = health.path.as_ref().map(|path| HealthProbe {
+        path: path.0.clone(),
+        every: health.every.unwrap_or(HealthTable::EVERY).0,
+        timeout: health.timeout.unwrap_or(HealthTable::TIMEOUT).0,
+        successes: at_least_one(health.successes.unwrap_or(HealthTable::SUCCESSES)),
     });
     Ok(UpstreamSettings {
         urls,
-        connections_max: config.connections,
-        waiting_max: config.waiting,
-        connect_timeout: config.timeouts.connect,
-        head_timeout: config.timeouts.head,
-        idle_timeout: config.timeouts.body,
-        keep_alive: config.timeouts.idle,
-        max_age: config.timeouts.max_age,
-        head_bytes_max: config.head_bytes,
-        headers_max: config.headers,
-        http2: config.is_http2,
-        ca: config.ca.clone(),
-        host_header: config.host_header,
-        health: HealthSettings {
-            failures: at_least_one(config.health.failures),
-            rest: config.health.rest,
-            probe,
-        },
+        connections_max: table.connections.0,
+        waiting_max: table.waiting.0,
+        connect_timeout: timeouts.connect.0,
+        head_timeout: timeouts.head.0,
+        idle_timeout: timeouts.body.0,
+        keep_alive: timeouts.idle.0,
+        max_age: timeouts.max_age.0,
+        head_bytes_max: table.head.0,
+        headers_max: table.headers.0,
+        http2: table.http2,
+        ca: table.ca.clone(),
+        host_header: table.host_header,
+        health: HealthSettings { failures: at_least_one(health.failures), rest: health.rest.0, probe },
         ..defaults
     })
 }
 
-fn at_least_one(count: u32) -> NonZeroU32 {
-    NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN)
+fn at_least_one(times: Times) -> NonZeroU32 {
+    u32::try_from(times.0).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN)
 }

@@ -124,7 +124,7 @@ async fn forward_and_invalidate(
     for key in invalidated(&context.method, &context.key, response.status(), response.headers()) {
         // The URL may belong to another route.
         let (router, cache) = (router.load(), &context.route.cache);
-        let how = router.route_of(&key).map(|route| route.unsafe_invalidation).unwrap_or_default();
+        let how = router.route_of(&key).map(|route| route.table.invalidate_on_unsafe).unwrap_or_default();
         let key = router.cache_key(key);
         match how {
             // RFC 9111, 4.4 has it validated before it is sent again; RFC 5861, 4 lets it answer if that fails, "regardless of other

@@ -14,7 +14,7 @@ use http::{
 use stockade_cache::Lifespan;
 
 use crate::{
-    config::RouteConfig,
+    config::{PlainDuration, RouteConfig},
     policy::{
         conditional::has_validator,
         directives::ResponseDirectives,
@@ -99,14 +99,14 @@ impl RetentionRules<'_> {
     /// The time for which it is fresh from now on.
     fn ttl(&self, head: &ReceivedHead<'_>) -> Duration {
         let &ReceivedHead { request, status, directives, freshness, .. } = head;
-        let RouteConfig { ttl, ttl_default, strategy, .. } = self.route;
-        let own = |ttl: Option<Duration>| {
-            ttl.filter(|_| self.has_own_ttl && self.route.ttl_statuses.contains(&status))
+        let RouteConfig { table, strategy, .. } = self.route;
+        let own = |ttl: Option<PlainDuration>| {
+            ttl.filter(|_| self.has_own_ttl && table.has_ttl_status(status)).map(|ttl| ttl.0)
         };
         if freshness.must_validate {
             return Duration::ZERO;
         }
-        if let Some(ttl) = own(*ttl) {
+        if let Some(ttl) = own(table.ttl) {
             return ttl;
         }
         if freshness.basis != Basis::Origin {
@@ -114,7 +114,7 @@ impl RetentionRules<'_> {
             let undeclared = if is_not_found(status) {
                 strategy.negative_ttl
             } else {
-                own(*ttl_default).or_else(of_documents)
+                own(table.default_ttl).or_else(of_documents)
             };
             if let Some(ttl) = undeclared {
                 return ttl;
@@ -175,7 +175,8 @@ mod tests {
         let status = StatusCode::from_u16(status).unwrap();
         let directives = ResponseDirectives::read(&headers, &[]);
         let took = Duration::from_millis(700);
-        let heuristics = if route.ttl_default.is_some() { Heuristics::OFF } else { Heuristics::default() };
+        let heuristics =
+            if route.table.default_ttl.is_some() { Heuristics::OFF } else { Heuristics::default() };
         let freshness = Freshness::new(
             status,
             &headers,
@@ -191,7 +192,7 @@ mod tests {
             directives: &directives,
             freshness: &freshness,
         };
-        let has_own_ttl = route.ttl.is_some() || route.ttl_default.is_some();
+        let has_own_ttl = route.table.ttl.is_some() || route.table.default_ttl.is_some();
         RetentionRules { route, is_http: true, has_own_ttl }.retention(&head)
     }
 

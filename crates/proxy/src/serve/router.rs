@@ -111,7 +111,7 @@ impl Route {
     /// How long responses without a declared lifetime are fresh.
     #[must_use]
     pub fn heuristics(&self) -> Heuristics {
-        if self.config.ttl_default.is_some() { Heuristics::OFF } else { Heuristics::default() }
+        if self.config.table.default_ttl.is_some() { Heuristics::OFF } else { Heuristics::default() }
     }
 
     /// How a response to a request for this key may be reused. `None`: not at all. If the route has a ttl of its own, a path that the
@@ -130,8 +130,8 @@ impl Route {
     #[must_use]
     pub fn operator_rules(&self, key: &CacheKey, status: StatusCode) -> OperatorRules {
         OperatorRules {
-            stores_cookies: self.config.set_cookie == SetCookie::Store,
-            gives_lifetime: self.config.ttl_statuses.contains(&status) && self.has_own_ttl(key),
+            stores_cookies: self.config.table.set_cookie == SetCookie::Store,
+            gives_lifetime: self.config.table.has_ttl_status(status) && self.has_own_ttl(key),
         }
     }
 
@@ -141,14 +141,14 @@ impl Route {
     }
 
     fn states_ttl(&self) -> bool {
-        self.config.ttl.is_some() || self.config.ttl_default.is_some()
+        self.config.table.ttl.is_some() || self.config.table.default_ttl.is_some()
     }
 
     /// The directives of a response, as this route reads them.
     #[must_use]
     pub fn directives(&self, headers: &HeaderMap) -> ResponseDirectives {
         let mut directives = ResponseDirectives::read(headers, &TARGETS);
-        if self.config.set_cookie == SetCookie::Strip && headers.contains_key(SET_COOKIE) {
+        if self.config.table.set_cookie == SetCookie::Strip && headers.contains_key(SET_COOKIE) {
             // As if the origin had asked for it: the client gets the field, the stored head does not have it.
             directives.no_cache.add(SET_COOKIE);
         }
@@ -158,15 +158,14 @@ impl Route {
     /// The words of the tag fields.
     #[must_use]
     pub fn tags(&self, headers: &HeaderMap) -> Box<[Box<str>]> {
-        let values = self.config.tag_headers.iter().flat_map(|name| headers.get_all(name));
+        let values = self.tag_headers().flat_map(|name| headers.get_all(name));
         let words = values.filter_map(|value| value.to_str().ok());
         let words = words.flat_map(|value| value.split([' ', ',', '\t'])).filter(|word| !word.is_empty());
         words.take(TAGS_MAX).map(Box::from).collect()
     }
 
-    #[must_use]
-    pub fn tag_headers(&self) -> &[HeaderName] {
-        &self.config.tag_headers
+    pub fn tag_headers(&self) -> impl Iterator<Item = &HeaderName> {
+        self.config.table.tag_headers.iter().map(|header| &header.0)
     }
 }
 
@@ -229,8 +228,7 @@ impl Router {
         for route in &config.routes {
             let origin = &origins[route.origin];
             let unchanged = previous.and_then(|previous| {
-                let is_same =
-                    |old: &&Arc<Route>| Arc::ptr_eq(&old.origin, origin) && old.config.is_same(route);
+                let is_same = |old: &&Arc<Route>| Arc::ptr_eq(&old.origin, origin) && old.config == *route;
                 previous.routes.iter().find(is_same)
             });
             routes.push(match unchanged {
@@ -304,8 +302,8 @@ impl Router {
     /// Why a purge of a tag may have matched nothing.
     #[must_use]
     pub fn tag_note(&self) -> String {
-        let headers = self.config.routes.iter().flat_map(|route| &route.tag_headers);
-        let headers: BTreeSet<&str> = headers.map(HeaderName::as_str).collect();
+        let headers = self.config.routes.iter().flat_map(|route| &route.table.tag_headers);
+        let headers: BTreeSet<&str> = headers.map(|header| header.0.as_str()).collect();
         if headers.is_empty() {
             return "no route has tags: set tag_headers, such as [\"surrogate-key\"], in a [[route]]"
                 .to_owned();

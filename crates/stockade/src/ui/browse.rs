@@ -27,7 +27,7 @@ use crate::{
     exit::{CommandError, Exit},
     progress::LiveScreen,
     run::print,
-    telemetry::low_priority_runtime,
+    telemetry::lower_priority,
 };
 
 /// Serves them until Ctrl-C.
@@ -44,7 +44,8 @@ pub fn ui(args: &UiArgs) -> Result<Exit, CommandError> {
     let access = Access::of(address);
     let url = access.url(address);
     let pages = Pages { directory: args.records.as_path().into(), access };
-    let runtime = low_priority_runtime().map_err(UiError::Serve)?;
+    lower_priority();
+    let runtime = server::runtime().map_err(UiError::Serve)?;
     runtime.block_on(async {
         let listener = TcpListener::from_std(listener).map_err(UiError::Serve)?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(UiError::Serve)?;

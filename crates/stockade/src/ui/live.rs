@@ -11,10 +11,10 @@
 use std::{
     convert::Infallible,
     fmt::Write as _,
+    io,
     net::SocketAddr,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    thread::{self, JoinHandle},
     time::Duration,
 };
 
@@ -23,7 +23,7 @@ use futures_util::{Stream, stream};
 use http::{HeaderValue, Request, Response, StatusCode, header::CONTENT_TYPE};
 use http_body_util::{Either, Full, StreamBody};
 use hyper::body::Frame;
-use stockade_http::server::{self, Connections};
+use stockade_http::server::{self, Connections, ServerThread};
 use stockade_model::time::{Live, Runtime as _, before};
 use stockade_record::{
     events::RunObserver,
@@ -37,7 +37,7 @@ use tokio::{
 use super::{Access, HTML, LIMITS, UiError, harden, parameter};
 use crate::{
     progress::message,
-    telemetry::{low_priority_runtime, unix_nanos_now},
+    telemetry::{lower_priority, unix_nanos_now},
 };
 
 /// Events that wait for the thread of the page.
@@ -51,8 +51,7 @@ type PageBody = Either<Full<Bytes>, StreamBody<Events>>;
 /// The page of a run in progress. When it is dropped, the browsers that follow it get the finished report first.
 pub struct LiveUi {
     events: mpsc::Sender<LiveEvent>,
-    stop: watch::Sender<bool>,
-    thread: Option<JoinHandle<()>>,
+    _thread: ServerThread,
 }
 
 impl LiveUi {
@@ -63,7 +62,6 @@ impl LiveUi {
         let access = Access::of(address);
         message(&format!("page: {}", access.url(address)));
         let (events, receiver) = mpsc::channel(EVENTS_MAX);
-        let (stop, stopped) = watch::channel(false);
         // Later than each change of an earlier run.
         let page = LivePage::new(title, unix_nanos_now() / 1_000_000);
         let server = PageServer {
@@ -72,19 +70,12 @@ impl LiveUi {
             last_pages: watch::Sender::new(0),
             access,
         };
-        let run = move || {
-            let served = low_priority_runtime().and_then(|runtime| {
-                runtime.block_on(async {
-                    follow(&TcpListener::from_std(listener)?, receiver, stopped, server).await;
-                    Ok(())
-                })
-            });
-            if let Err(error) = served {
-                message(&UiError::Serve(error).to_string());
-            }
-        };
-        let thread = thread::Builder::new().name("ui".to_owned()).spawn(run).map_err(UiError::Serve)?;
-        Ok(Self { events, stop, thread: Some(thread) })
+        let thread = ServerThread::run("ui", move |stopped| {
+            lower_priority();
+            let listener = TcpListener::from_std(listener)?;
+            Ok::<_, io::Error>(async move { follow(&listener, receiver, stopped, server).await })
+        });
+        Ok(Self { events, _thread: thread.map_err(UiError::Serve)? })
     }
 
     /// Sends the events of the run to the page.
@@ -97,16 +88,6 @@ impl LiveUi {
                 event => events.blocking_send(event).is_ok(),
             };
         })
-    }
-}
-
-impl Drop for LiveUi {
-    fn drop(&mut self) {
-        self.stop.send_replace(true);
-        if let Some(thread) = self.thread.take() {
-            // A panic was already printed by the panic hook.
-            let _ = thread.join();
-        }
     }
 }
 

@@ -363,6 +363,8 @@ fn waiting_requests_of_one_client_take_a_bounded_share_of_memory() {
     frames.sort_by_key(|frame| frame.kind);
     assert_eq!(frames.map(|frame| (frame.kind, frame.stream)), [(HEADERS, 1), (GOAWAY, 0)]);
     wait_for_stats(&frontend, |stats| stats.requests_in_flight == 3);
+    let stats = frontend.stats();
+    assert_eq!((stats.requests_beyond_memory, stats.requests_malformed), (1, 0));
     handler.release(3);
     wait_for_stats(&frontend, |stats| stats.requests_in_flight == 0);
     let mut next = open(&frontend, &[]);

@@ -8,19 +8,25 @@ use std::{
     sync::Arc,
 };
 
+use bytes::Bytes;
+use http::{HeaderMap, Method, StatusCode};
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore, StreamOwned,
     crypto::ring,
     pki_types::{CertificateDer, ServerName, pem::PemObject},
 };
-use stockade_http::frontend::{
-    CertificateFiles, CertificateLoadError, CloseReason, Frontend, FrontendSettings, FrontendStartError,
-    ServerCertificate,
+use stockade_http::{
+    client::{ClientError, HttpClient, HttpUrl, block_within},
+    frontend::{
+        CertificateFiles, CertificateLoadError, CloseReason, Frontend, FrontendSettings, FrontendStartError,
+        ServerCertificate,
+    },
+    tls::Trust,
 };
 use tempfile::TempDir;
 
 use crate::frontend::support::{
-    SHORT, TestHandler, connect, read_response, read_to_close, send, start, wait_for_stats,
+    HANG_GUARD, SHORT, TestHandler, connect, read_response, read_to_close, send, start, wait_for_stats,
 };
 
 type TlsClient = StreamOwned<ClientConnection, TcpStream>;
@@ -86,6 +92,24 @@ fn shake_hands(address: SocketAddr, config: Arc<ClientConfig>) -> std::io::Resul
 fn get(tls: &mut TlsClient) -> String {
     send(tls, b"GET /connection HTTP/1.1\r\nHost: a\r\n\r\n");
     read_response(tls).1
+}
+
+#[test]
+fn small_client_gets_a_reply_from_a_server_that_it_trusts() {
+    let (frontend, _, folder, _) = start_tls(|_| ());
+    let url = format!("https://localhost:{}/connection", frontend.addresses()[0].port());
+    let get = |trust: &Trust| {
+        let url = HttpUrl::parse(&url).expect("a URL");
+        let client = HttpClient::new(url, HeaderMap::new(), trust, 1 << 10).expect("certificates");
+        block_within(HANG_GUARD, client.send(Method::GET, Bytes::new())).expect("a runtime").expect("in time")
+    };
+    for trust in [Trust::File(folder.path().join("cert.pem")), Trust::Insecure] {
+        assert_eq!(get(&trust).expect("a reply").status(), StatusCode::OK);
+    }
+    let other = tempfile::tempdir().expect("a temporary directory");
+    write_certificate(other.path());
+    let refused = get(&Trust::File(other.path().join("cert.pem")));
+    assert!(matches!(refused, Err(ClientError::Tls(_))), "{refused:?}");
 }
 
 #[test]

@@ -116,7 +116,7 @@ struct RequestFileTable {
 }
 
 bounded_integers! {
-    Connections: 1..=60_000, "1 to 60,000 connections are what one machine can have";
+    pub(crate) Connections: 1..=60_000, "1 to 60,000 connections are what one machine can have";
 }
 
 /// A factor of the log's own pace.

@@ -42,7 +42,10 @@ cache.limit.reclaim = 0.5
     let mut experiment = Experiment::parse("folder/test.toml", PROXY).unwrap();
     assert_eq!(experiment.folder(), Path::new("folder"));
     let (a, b) = (proxy(&experiment, 0), proxy(&experiment, 1));
-    assert_eq!((a.load.traffic.cache_bust, a.load.traffic.duration()), (false, Duration::from_secs(100)));
+    assert_eq!(
+        (a.load.traffic.request.cache_bust, a.load.traffic.duration()),
+        (false, Duration::from_secs(100))
+    );
     assert_eq!(a.settings["bounds"]["connections"], 50);
     let limit = &b.settings["cache"]["limit"];
     assert_eq!(

@@ -8,6 +8,8 @@ use std::{
     time::Duration,
 };
 
+use stockade_cache::Invalidation;
+use stockade_proxy::admin::{Purge, PurgeTarget};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     sync::Semaphore,
@@ -440,4 +442,29 @@ async fn hop_by_hop_fields_are_not_forwarded() {
             assert_eq!(received.field(name), None, "{}", received.head);
         }
     }
+}
+
+/// A field that the cache itself reads, and one that tells clients about the origin.
+#[tokio::test]
+async fn hidden_fields_reach_no_client_and_the_cache_still_reads_them() {
+    let origin = Origin::responding(|_| {
+        let hidden = ["Cache-Control: max-age=60", "X-Powered-By: PHP", "Surrogate-Key: news"];
+        sized("200 OK", &hidden, b"page")
+    })
+    .await;
+    let route = "[[route]]\nhide_headers = [\"X-Powered-By\", \"Surrogate-Key\"]";
+    let proxy = proxy_with(&origin.url(), "", route).await;
+    for (method, fields, outcome) in [
+        ("GET", &[][..], "miss"),
+        ("GET", &[], "hit"),
+        ("HEAD", &[], "hit"),
+        ("GET", &["Cache-Control: no-store"], "bypass"),
+    ] {
+        let answer = send(&proxy, method, "/", fields).await;
+        let shown = (answer.outcome(), answer.field("x-powered-by"), answer.field("surrogate-key"));
+        assert_eq!(shown, (outcome, None, None), "{method} {fields:?}");
+        assert_eq!(answer.field("cache-control"), Some("max-age=60"));
+    }
+    let purge = Purge { target: PurgeTarget::Tag("news".into()), mode: Invalidation::Hard };
+    assert_eq!(proxy.proxy().purge(&purge), 1);
 }
