@@ -227,12 +227,13 @@ pub use invalidation::Invalidation;
 pub use layer::{CacheLayer, CacheService};
 pub use limit::{EvictionOrder, Limit};
 pub use loading::LoadingCache;
-pub use policy::{Policy, UnknownPolicy};
+pub use policy::Policy;
 pub use shadow::{GHOSTS_MAX, Ghost, GhostCounts, GhostStats, GhostTtl, Shadow, ShadowStats};
 pub use snapshot::{RestoreError, Restored, SnapshotFile, Snapshots};
 pub use stats::{Lookups, RequestStats, Stats, StoreStats};
 pub use stockade_model::{
     outcome::{Outcome, Outcomes},
+    registry::{Registry, UnknownName},
     seed::Seed,
     time::{Live, Runtime, Time},
 };
@@ -244,7 +245,7 @@ pub use store::{
 };
 pub use strategy::{
     AfterWait, Fetch, HedgeAfter, LoadBounds, StoreMode, Strategy, Writer,
-    preset::{PRESETS, Preset, UnknownPreset},
+    preset::{PRESETS, Preset},
 };
 pub use tier::SharedTier;
 #[cfg(feature = "redis")]

@@ -7,7 +7,10 @@ mod eviction;
 mod fifo;
 mod switch;
 
-use stockade_model::nearest::remedy;
+use stockade_model::{
+    named,
+    registry::{Registry, UnknownName},
+};
 
 use self::eviction::EvictionPolicy;
 pub(crate) use self::eviction::{Listed, PolicyData, PolicyEntries, Slot};
@@ -24,35 +27,29 @@ pub struct Policy {
     start: fn() -> PolicyInstance,
 }
 
+named!(Policy, "policy");
+
 /// Defines [`POLICIES`], the constants of [`Policy`] and [`PolicyInstance`]. Each line has the module, the constant,
 /// the variant and its type.
 macro_rules! policies {
     ($(mod $module:ident, $CONSTANT:ident, $Variant:ident($policy:ty);)*) => {
         $(mod $module;)*
 
-        enum Position {
-            $($Variant,)*
-            Auto,
-        }
-
         /// Every policy.
-        pub static POLICIES: [Policy; Position::Auto as usize + 1] = [
-            $(Policy {
+        pub static POLICIES: Registry<Policy> = {
+            const ALL: &[Policy] = &[$(*Policy::$CONSTANT,)* *Policy::AUTO];
+            Registry::new(ALL)
+        };
+
+        impl Policy {$(
+            #[doc = concat!("The policy `", stringify!($module), "`. [`summary`](Self::summary) says what it does.")]
+            pub const $CONSTANT: &'static Self = &Self {
                 name: <$policy>::NAME,
                 summary: <$policy>::SUMMARY,
                 entry_bytes: <$policy>::ENTRY_BYTES,
                 start: || PolicyInstance::$Variant(<$policy>::default()),
-            },)*
-            AUTO,
-        ];
-
-        impl Policy {$(
-            #[doc = concat!("The policy `", stringify!($module), "`. [`summary`](Self::summary) says what it does.")]
-            pub const $CONSTANT: &'static Self = &POLICIES[Position::$Variant as usize];
-        )*
-            /// The policy `auto`: sampled [ghosts](crate::Builder::shadow) of some other policies choose among them.
-            pub const AUTO: &'static Self = &POLICIES[Position::Auto as usize];
-        }
+            };
+        )*}
 
         /// A policy over the entries of one shard. An enum and not a trait object: every hit calls it. Its methods are inlined
         /// always: a call costs a hit eight instructions, and the compiler makes one where there are many policies.
@@ -176,32 +173,21 @@ impl PolicyInstance {
     }
 }
 
-/// A cache starts with the first candidate of `shadow/choice.rs`, which also changes to others.
-const AUTO: Policy = Policy {
-    name: "auto",
-    summary: "as sieve, s3-fifo, lru, lfu, lrw or gdsf: sampled ghosts choose one of them",
-    // Of the two largest candidates, while one is replaced by the other.
-    entry_bytes: <gdsf::Gdsf as EvictionPolicy>::ENTRY_BYTES
-        + <s3_fifo::S3Fifo as EvictionPolicy>::ENTRY_BYTES,
-    start: || PolicyInstance::Sieve(sieve::Sieve::default()),
-};
-
-/// No policy has this name.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown policy `{name}`: {remedy}")]
-pub struct UnknownPolicy {
-    /// The unknown name.
-    pub name: String,
-    remedy: String,
-}
-
 impl Policy {
+    /// The policy `auto`: sampled [ghosts](crate::Builder::shadow) of some other policies choose among them. A cache starts with the first
+    /// candidate of `shadow/choice.rs`, which also changes to others.
+    pub const AUTO: &'static Self = &Self {
+        name: "auto",
+        summary: "as sieve, s3-fifo, lru, lfu, lrw or gdsf: sampled ghosts choose one of them",
+        // Of the two largest candidates, while one is replaced by the other.
+        entry_bytes: <gdsf::Gdsf as EvictionPolicy>::ENTRY_BYTES
+            + <s3_fifo::S3Fifo as EvictionPolicy>::ENTRY_BYTES,
+        start: || PolicyInstance::Sieve(sieve::Sieve::default()),
+    };
+
     /// The policy with this name.
-    pub fn named(name: &str) -> Result<&'static Self, UnknownPolicy> {
-        POLICIES.iter().find(|policy| policy.name == name).ok_or_else(|| UnknownPolicy {
-            name: name.to_owned(),
-            remedy: remedy(name, POLICIES.iter().map(|policy| policy.name)),
-        })
+    pub fn named(name: &str) -> Result<&'static Self, UnknownName> {
+        POLICIES.named(name)
     }
 
     /// True for [`AUTO`](Self::AUTO), which is not a policy itself.

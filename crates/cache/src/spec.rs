@@ -31,7 +31,7 @@ pub use self::{
     limit::LimitTable,
 };
 use crate::{
-    Breaker, Fetch, InvalidStrategy, LoadBounds, Refresh, StoreMode, Strategy, UnknownPreset, Writer,
+    Breaker, Fetch, InvalidStrategy, LoadBounds, Refresh, StoreMode, Strategy, UnknownName, Writer,
     strategy::preset::NONE,
 };
 
@@ -329,7 +329,7 @@ impl<T> CacheTable<T> {
     }
 
     /// Replaces the preset.
-    pub fn set_preset(&mut self, name: &str) -> Result<(), UnknownPreset> {
+    pub fn set_preset(&mut self, name: &str) -> Result<(), UnknownName> {
         self.strategy = Some(TextValue(name.parse()?));
         Ok(())
     }
@@ -454,9 +454,9 @@ impl WriterTable {
 struct PresetName(Strategy);
 
 impl FromStr for PresetName {
-    type Err = UnknownPreset;
+    type Err = UnknownName;
 
-    fn from_str(name: &str) -> Result<Self, UnknownPreset> {
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
         Strategy::preset(name).map(Self)
     }
 }

@@ -24,7 +24,7 @@ use crate::{
 ///     store: StoreMode::Async,
 ///     ..Strategy::default()
 /// };
-/// # Ok::<(), stockade_cache::UnknownPreset>(())
+/// # Ok::<(), stockade_cache::UnknownName>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "spec", derive(serde::Serialize))]

@@ -26,7 +26,7 @@ mod vegeta;
 pub use buckets::{Buckets, BucketsError, ReportOptions};
 #[cfg(feature = "http")]
 pub use encoder::{RunHeader, SampleEncoder, SampleWriter};
-pub use format::{FORMATS, Render, ReportFormat, find_format};
+pub use format::{FORMATS, Render};
 #[cfg(feature = "http")]
 pub use hlog::HistogramLog;
 pub use text::expectation_lines;

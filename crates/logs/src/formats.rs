@@ -1,34 +1,23 @@
 //! One file for each format.
 
-mod access;
-mod blocks;
-mod csv;
-mod har;
-mod key_value;
-mod layouts;
-mod oracle_general;
-mod pattern;
+pub(crate) mod access;
+pub(crate) mod blocks;
+pub(crate) mod csv;
+pub(crate) mod har;
+pub(crate) mod key_value;
+pub(crate) mod layouts;
+pub(crate) mod oracle_general;
+pub(crate) mod pattern;
 mod table;
-mod w3c;
+pub(crate) mod w3c;
 
 use crate::{logged::LoggedRequest, value::Problem};
 
+pub use self::{csv::CsvError, pattern::PatternError};
 pub(crate) use self::{
-    access::{AccessLines, is_json_line},
-    blocks::{ArcLines, KeyLines, LirsLines},
-    csv::CsvLines,
     har::{HarError, read as read_har},
-    key_value::{MetaLines, TwitterLines, is_meta_header},
-    layouts::LayoutLines,
     oracle_general::{RECORD_BYTES, parse as parse_oracle_general},
-    pattern::PatternLines,
     table::split_columns,
-    w3c::{W3cLines, is_table_line},
-};
-pub use self::{
-    csv::{CsvColumns, CsvError},
-    layouts::Layout,
-    pattern::{Pattern, PatternError},
 };
 
 /// Takes the requests of a log, one after the other.

@@ -5,8 +5,17 @@ use std::path::Path;
 use memchr::memchr;
 
 use crate::{
-    format::Format,
-    formats::{Layout, RECORD_BYTES, is_json_line, is_meta_header, is_table_line, split_columns},
+    format::{FORMATS, Format},
+    formats::{
+        RECORD_BYTES,
+        access::{CLF, JSON, is_json_line},
+        blocks::{ARC, KEYS, LIRS},
+        har::HAR,
+        key_value::{META, is_meta_header},
+        oracle_general::ORACLE_GENERAL,
+        split_columns,
+        w3c::{W3C, is_table_line},
+    },
     input::without_zeros,
     wrapper::{Wrapper, unwrap_head},
 };
@@ -49,10 +58,10 @@ pub(crate) fn guess(name: &str, head: &[u8]) -> Result<Format, &'static str> {
         return Ok(format);
     }
     if memchr(0, head).is_some() && is_oracle_general(head) {
-        return Ok(Format::OracleGeneral);
+        return Ok(Format::from(&ORACLE_GENERAL));
     }
     if is_har(head) {
-        return Ok(Format::Har);
+        return Ok(Format::from(&HAR));
     }
     let whole = if whole { head } else { &head[..memchr::memrchr(b'\n', head).unwrap_or(head.len())] };
     match Wrapper::of(whole) {
@@ -87,26 +96,25 @@ fn guess_of_lines(mut lines: Vec<&[u8]>, tenths: usize) -> Result<Format, &'stat
         return Err("it is binary");
     }
     if first.trim_ascii_start().starts_with(b"{") {
-        return Ok(Format::Json);
+        return Ok(Format::from(&JSON));
     }
     if lines.iter().any(|line| is_table_line(line)) {
-        return Ok(Format::W3c);
+        return Ok(Format::from(&W3C));
     }
     if lines.iter().any(|line| !line.starts_with(b"#")) {
         lines.retain(|line| !line.starts_with(b"#"));
     }
     let first = lines[0];
     if is_meta_header(first) {
-        return Ok(Format::Meta);
+        return Ok(Format::from(&META));
     }
-    let formats = [Format::Common, Format::Twitter, Format::Arc, Format::Lirs];
-    let formats = formats.into_iter().chain(Layout::all().map(Format::Layout));
+    let formats = FORMATS.iter().filter(|kind| kind.is_guessed).map(Format::from);
     let fitting = formats.filter_map(|format| Some((requests_as(&format, &lines, tenths)?, format)));
     // The one with most requests, since messages and lines without a request fit in several.
     if let Some((_, format)) = fitting.min_by_key(|(requests, _)| std::cmp::Reverse(*requests)) {
         let json = lines.iter().filter(|line| is_json_line(line)).count();
-        let is_json = format == Format::Common && json * 2 > lines.len();
-        return Ok(if is_json { Format::Json } else { format });
+        let is_json = format == Format::from(&CLF) && json * 2 > lines.len();
+        return Ok(if is_json { Format::from(&JSON) } else { format });
     }
     if let Some(columns) = table_columns(first) {
         return Ok(columns);
@@ -114,7 +122,11 @@ fn guess_of_lines(mut lines: Vec<&[u8]>, tenths: usize) -> Result<Format, &'stat
     let is_key = |line: &&[u8]| {
         str::from_utf8(line).is_ok_and(|key| !key.contains([' ', '\t']) && !key.contains(char::is_control))
     };
-    if lines.iter().all(is_key) { Ok(Format::Keys) } else { Err("its first lines are not in a known format") }
+    if lines.iter().all(is_key) {
+        Ok(Format::from(&KEYS))
+    } else {
+        Err("its first lines are not in a known format")
+    }
 }
 
 fn by_name(name: &str) -> Option<Format> {
@@ -122,12 +134,12 @@ fn by_name(name: &str) -> Option<Format> {
     let name = Path::new(&name).file_name()?.to_str()?;
     let name = [".gz", ".zst", ".zstd"].into_iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
     if name.contains("oraclegeneral") {
-        return Some(Format::OracleGeneral);
+        return Some(Format::from(&ORACLE_GENERAL));
     }
     match Path::new(name).extension()?.to_str()? {
-        "har" => Some(Format::Har),
-        "lirs" => Some(Format::Lirs),
-        "arc" => Some(Format::Arc),
+        "har" => Some(Format::from(&HAR)),
+        "lirs" => Some(Format::from(&LIRS)),
+        "arc" => Some(Format::from(&ARC)),
         _ => None,
     }
 }

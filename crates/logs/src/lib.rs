@@ -31,8 +31,8 @@ mod wrapper;
 #[cfg(feature = "zstd")]
 mod zstd;
 
-pub use format::{FORMATS, Format, FormatError, FormatName};
-pub use formats::{CsvColumns, CsvError, Layout, Pattern, PatternError};
+pub use format::{FORMATS, Format, FormatError, FormatKind};
+pub use formats::{CsvError, PatternError};
 pub use json::JSON_FIELDS;
 pub use logged::{LoggedKey, LoggedRequest, Operation, SIZE_BYTES_MAX};
 pub use reader::{BAD_PERCENT_MAX, BadLine, Input, KnownValues, LogError, LogReader, LogSummary};

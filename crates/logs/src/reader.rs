@@ -14,7 +14,7 @@ use stockade_model::{message::shown, units::format_count};
 
 use crate::{
     format::{FORMATS, Format},
-    formats::{HarError, LineParser, Parsed, RECORD_BYTES, parse_oracle_general, read_har},
+    formats::{HarError, LineParser, Parsed, RECORD_BYTES, access::CLF, parse_oracle_general, read_har},
     guess::{HEAD_BYTES, guess, lines_of},
     input::{InputReader, PEEKED_BYTES_MAX, ReadError},
     logged::{LoggedKey, LoggedRequest, NormalUrl},
@@ -97,7 +97,7 @@ pub enum LogError {
     #[error(
         "{file}: its format cannot be told, since {reason}: name it, as one of {}. For a log of nginx with a format of its own, PATTERN is its log_format, \
          such as '$remote_addr [$time_local] \"$request\" $status $body_bytes_sent'",
-        FORMATS.map(|format| format.name).join(", ")
+        FORMATS.names().collect::<Vec<_>>().join(", ")
     )]
     UnknownFormat {
         /// The name of the input.
@@ -198,7 +198,7 @@ pub struct KnownValues {
 /// eve - - [17/May/2015:10:05:04 +0000] "-" 400 0
 /// "#;
 /// let reader = LogReader::from_reader("access.log", log.as_bytes(), None)?;
-/// assert_eq!(*reader.format(), Format::Common);
+/// assert_eq!(reader.format().to_string(), "clf");
 ///
 /// let mut bytes = 0;
 /// let summary = reader.for_each(|request| {
@@ -228,7 +228,7 @@ impl<'a> LogReader<'a> {
         }
         inputs.iter().try_for_each(check)?;
         let mut reader = Self {
-            format: Format::Common,
+            format: Format::from(&CLF),
             opened: VecDeque::new(),
             inputs: inputs.iter().cloned().collect(),
             lines_max: u64::MAX,
@@ -255,7 +255,7 @@ impl<'a> LogReader<'a> {
         let mut input = InputReader::new(from).map_err(|error| in_file(name, error))?;
         let format = match format {
             Some(format) => format,
-            None => guess_of(name, &mut input)?.unwrap_or(Format::Common),
+            None => guess_of(name, &mut input)?.unwrap_or(Format::from(&CLF)),
         };
         let opened = [(name.to_owned(), input)].into();
         Ok(Self { format, opened, inputs: VecDeque::new(), lines_max: u64::MAX })
@@ -375,7 +375,7 @@ impl Run {
         visit: &mut Visit<'_>,
     ) -> Result<(), LogError> {
         let before = self.summary.bytes_read;
-        if self.summary.format == Format::Har {
+        if self.summary.format.is_document() {
             self.read_document(name, &mut input, visit)?;
         } else if let Some(mut parser) = self.parser.take() {
             parser.start_file();

@@ -10,6 +10,7 @@
 //! - `latency`, [`capacity`]: the service time and the concurrency of an origin.
 //! - [`outcome`]: the result of a request.
 //! - [`rate`]: requests per period.
+//! - [`registry`]: what users choose by a name.
 //! - [`telemetry`]: the declarations of metrics.
 //! - [`units`], [`nearest`], [`message`]: durations and sizes with units, suggestions for misspelt names, texts of others in
 //!   messages.
@@ -31,6 +32,7 @@ pub mod private_file;
 #[cfg(feature = "proc")]
 pub mod proc;
 pub mod rate;
+pub mod registry;
 pub mod seed;
 pub mod source;
 pub mod telemetry;

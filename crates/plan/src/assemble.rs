@@ -380,7 +380,6 @@ mod tests {
     use crate::{
         outlook::outlook,
         read::KeyRules,
-        report::FORMATS,
         testing::{self, words},
         trace::{NewRequest, TraceBuilder},
     };
@@ -475,7 +474,7 @@ mod tests {
         assert!((point.miss_ratio - 0.500_5).abs() < 1e-9 && point.byte_load_ratio > 0.999, "{point:?}");
         let note = " - 1,000 requests with 100.0 % of the bytes are for objects above 1.00 MiB, which the cache does not store: --max-object 8MiB plans for them.";
         assert!(words(&default).contains(note), "{}", words(&default));
-        assert!(!FORMATS[0].1(&default).contains("max_object"));
+        assert!(!testing::rendered(&default, "text").contains("max_object"));
         let larger =
             planned(&lines, &PlanOptions { max_object: Some(8 << 20), ..room.clone() }).expect("a plan");
         let point = larger.recommendation.as_ref().expect("a cache").point;
@@ -490,7 +489,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            FORMATS[0].1(&larger)
+            testing::rendered(&larger, "text")
                 .ends_with("limit    = { bytes = \"2GiB\", max_object = \"8MiB\", policy = \"lru\" }\n")
         );
         assert!(!text.contains("--max-object"), "{text}");

@@ -32,7 +32,7 @@ mod warmup;
 pub use assemble::{
     LatencyOption, OVERHEAD_BYTES, PlanError, PlanOptions, RESERVED_BYTES, SizeOption, TtlOption, plan,
 };
-pub use policy::{POLICIES, Policy, UnknownPolicy};
+pub use policy::{POLICIES, Policy};
 pub use replay::{CacheSetup, Capacity, Replay, Ttl};
 pub use stockade_logs::{
     FORMATS as LOG_FORMATS, Format as LogFormat, Input as LogInput, KnownValues, LogError, LogReader,

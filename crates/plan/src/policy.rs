@@ -19,7 +19,10 @@ mod two_q;
 mod w_tinylfu;
 
 use stockade_cache::Policy as CachePolicy;
-use stockade_model::nearest::remedy;
+use stockade_model::{
+    named,
+    registry::{Registry, UnknownName},
+};
 
 use crate::{
     replay::{CacheSetup, Capacity, Replay, replay},
@@ -40,6 +43,8 @@ pub struct Policy {
     pub is_bound: bool,
     run: fn(&Trace, &CacheSetup, Option<&'static CachePolicy>) -> Replay,
 }
+
+named!(Policy, "policy");
 
 /// The facts that a policy may know before a replay starts.
 pub(crate) struct PolicySetup {
@@ -117,11 +122,16 @@ const fn shipped(policy: &'static CachePolicy) -> Policy {
     Policy { shipped: Some(policy), ..of::<shipped::Shipped>(policy.name, policy.summary) }
 }
 
+const LRU: Policy =
+    Policy { shipped: Some(CachePolicy::LRU), ..of::<lru::Lru>("lru", CachePolicy::LRU.summary) };
+
 /// Every policy: those that ship first.
-pub static POLICIES: [Policy; 17] = [
+pub static POLICIES: Registry<Policy> = Registry::new(ALL);
+
+const ALL: &[Policy] = &[
     shipped(CachePolicy::SIEVE),
     shipped(CachePolicy::S3_FIFO),
-    Policy { shipped: Some(CachePolicy::LRU), ..of::<lru::Lru>("lru", CachePolicy::LRU.summary) },
+    LRU,
     shipped(CachePolicy::LFU),
     shipped(CachePolicy::GDSF),
     shipped(CachePolicy::LRW),
@@ -165,24 +175,13 @@ pub static POLICIES: [Policy; 17] = [
     ),
 ];
 
-/// No policy has this name.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown policy `{name}`: {remedy}")]
-pub struct UnknownPolicy {
-    name: String,
-    remedy: String,
-}
-
 impl Policy {
     /// Least recently used.
-    pub const LRU: &'static Self = &POLICIES[2];
+    pub const LRU: &'static Self = &LRU;
 
     /// The policy with this name.
-    pub fn named(name: &str) -> Result<&'static Self, UnknownPolicy> {
-        POLICIES.iter().find(|policy| policy.name == name).ok_or_else(|| UnknownPolicy {
-            name: name.to_owned(),
-            remedy: remedy(name, POLICIES.iter().map(|policy| policy.name)),
-        })
+    pub fn named(name: &str) -> Result<&'static Self, UnknownName> {
+        POLICIES.named(name)
     }
 
     /// Runs a cache with this policy over a trace.

@@ -17,8 +17,9 @@ pub use self::{
     verify::verification_text,
 };
 
-use stockade_model::units::{
-    format_count, format_duration, format_exact_size, format_size, format_span, ratio,
+use stockade_model::{
+    registry::{Registry, ReportFormat},
+    units::{format_count, format_duration, format_exact_size, format_size, format_span, ratio},
 };
 
 use crate::{
@@ -101,9 +102,13 @@ pub struct StrategyRuns {
 /// Writes a plan in one format.
 pub type Render = fn(&Plan) -> String;
 
-/// Each format with its function.
-pub const FORMATS: [(&str, Render); 4] =
-    [("text", text::render), ("html", html::render), ("md", markdown::render), ("json", json::render)];
+/// Every format of a plan.
+pub static FORMATS: Registry<ReportFormat<Render>> = Registry::new(&[
+    ReportFormat::new("text", "the cache, and the reasons for it, to read", text::render),
+    ReportFormat::new("html", "one page with plots", html::render),
+    ReportFormat::new("md", "the same as text, in Markdown", markdown::render),
+    ReportFormat::new("json", "every figure", json::render),
+]);
 
 /// `512MiB`, or `36,000 entries`.
 #[must_use]

@@ -12,7 +12,12 @@ use crate::{
 
 /// The text of a plan in one line.
 pub fn words(plan: &Plan) -> String {
-    FORMATS[0].1(plan).split_whitespace().collect::<Vec<_>>().join(" ")
+    rendered(plan, "text").split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The plan in a format.
+pub fn rendered(plan: &Plan, format: &str) -> String {
+    (FORMATS.named(format).expect("a format").render)(plan)
 }
 
 /// 64 MiB with LRU, loads that take no time, and no warm-up.

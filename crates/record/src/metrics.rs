@@ -14,6 +14,8 @@ use crate::{
 };
 use stockade_cache::{RequestStats, StoreStats};
 use stockade_model::{
+    named,
+    registry::Registry,
     telemetry::MetricKind,
     units::{milliseconds, ratio},
 };
@@ -46,14 +48,14 @@ pub enum FigureUnit {
 pub struct Metric {
     /// Its name in expressions and references.
     pub name: &'static str,
+    /// Its meaning.
+    pub summary: &'static str,
     /// The unit of its figures.
     pub unit: FigureUnit,
     /// True if it is measured with a clock, and so differs between runs.
     pub is_timing: bool,
     /// True if a window of a run has a figure, too.
     pub has_windows: bool,
-    /// The meaning of a counter of the cache; `None`: the reference explains the metric.
-    pub help: Option<&'static str>,
     figure: Figure,
 }
 
@@ -94,69 +96,78 @@ impl Metric {
         }
     }
 
+    /// True for a counter or gauge that the cache reports.
+    #[must_use]
+    pub fn is_reported(&self) -> bool {
+        matches!(self.figure, Figure::Reported(..))
+    }
+
     /// The metric with this name; `p99.9` is `p999`.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
         let alias = name.strip_suffix(".p99.9").map(|distribution| format!("{distribution}.p999"));
-        let name = alias.as_deref().unwrap_or(name);
-        metrics().find(|metric| metric.name == name)
+        METRICS.named(alias.as_deref().unwrap_or(name)).ok()
     }
 }
 
-/// Every metric.
-pub fn metrics() -> impl Iterator<Item = &'static Metric> + Clone {
-    [COUNTS, OF_RUNS, OF_OPEN_LOADS, OF_LOAD, OF_PROXY, OF_ORIGIN, HELD, SPANS, RESPONSE, SERVICE, SEND_LAG]
-        .into_iter()
-        .flatten()
-        .chain(COUNTERS.iter())
-}
+named!(Metric, "metric");
+
+/// Every metric, and `cache.FIELD` for each counter of the cache, unless another metric has that name.
+pub static METRICS: LazyLock<Registry<Metric>> = LazyLock::new(|| {
+    let groups = [
+        COUNTS,
+        OF_RUNS,
+        OF_OPEN_LOADS,
+        OF_LOAD,
+        OF_PROXY,
+        OF_ORIGIN,
+        HELD,
+        SPANS,
+        RESPONSE,
+        SERVICE,
+        SEND_LAG,
+    ];
+    let requests = RequestStats::METRICS.iter().map(|metric| (metric.field, metric.kind, metric.help));
+    let store = StoreStats::METRICS.iter().map(|metric| (metric.field, metric.kind, metric.help));
+    let reported = requests
+        .chain(store)
+        .map(|(field, kind, help)| (format!("cache.{field}"), field, kind, help))
+        .filter(|(name, ..)| !OF_RUNS.iter().any(|metric| metric.name == name))
+        .map(|(name, field, kind, help)| Metric {
+            figure: Figure::Reported(field, kind),
+            ..count(name.leak(), help.trim(), |_| None)
+        });
+    Registry::new(groups.into_iter().flatten().copied().chain(reported).collect::<Vec<_>>().leak())
+});
 
 /// The names that end with this part: `p99` is a part of several.
 pub fn names_with_last_part(part: &str) -> impl Iterator<Item = &'static str> + Clone {
-    metrics()
-        .map(|metric| metric.name)
-        .filter(move |name| name.strip_suffix(part).is_some_and(|rest| rest.ends_with('.')))
+    METRICS.names().filter(move |name| name.strip_suffix(part).is_some_and(|rest| rest.ends_with('.')))
 }
 
-/// `cache.FIELD` for each counter of the cache, unless a metric above has that name.
-static COUNTERS: LazyLock<Vec<Metric>> = LazyLock::new(|| {
-    let requests = RequestStats::METRICS.iter().map(|metric| (metric.field, metric.kind, metric.help));
-    let store = StoreStats::METRICS.iter().map(|metric| (metric.field, metric.kind, metric.help));
-    let named =
-        requests.chain(store).map(|(field, kind, help)| (format!("cache.{field}"), field, kind, help));
-    named
-        .filter(|(name, ..)| !OF_RUNS.iter().any(|metric| metric.name == name))
-        .map(|(name, field, kind, help)| Metric {
-            help: Some(help.trim()),
-            figure: Figure::Reported(field, kind),
-            ..count(name.leak(), |_| None)
-        })
-        .collect()
-});
-
-const fn count(name: &'static str, figure: fn(&Raw<'_>) -> Option<f64>) -> Metric {
+const fn count(name: &'static str, summary: &'static str, figure: fn(&Raw<'_>) -> Option<f64>) -> Metric {
     Metric {
         name,
         unit: FigureUnit::Number,
         is_timing: false,
         has_windows: false,
-        help: None,
+        summary,
         figure: Figure::Computed(figure),
     }
 }
 
 /// A number that a clock has a part in.
-const fn clocked(name: &'static str, figure: fn(&Raw<'_>) -> Option<f64>) -> Metric {
-    Metric { is_timing: true, ..count(name, figure) }
+const fn clocked(name: &'static str, summary: &'static str, figure: fn(&Raw<'_>) -> Option<f64>) -> Metric {
+    Metric { is_timing: true, ..count(name, summary, figure) }
 }
 
-const fn timing(name: &'static str, figure: fn(&Raw<'_>) -> Option<f64>) -> Metric {
+const fn timing(name: &'static str, summary: &'static str, figure: fn(&Raw<'_>) -> Option<f64>) -> Metric {
     Metric {
         name,
         unit: FigureUnit::Time,
         is_timing: true,
         has_windows: false,
-        help: None,
+        summary,
         figure: Figure::Computed(figure),
     }
 }
@@ -166,36 +177,44 @@ const fn windowed(metric: Metric) -> Metric {
 }
 
 macro_rules! distribution {
-    ($name:literal, $read:expr) => {
+    ($name:literal, $summary:literal, $read:expr) => {
         [
-            windowed(timing(concat!($name, ".min"), |e| $read(e, |h| h.min()))),
-            windowed(timing(concat!($name, ".mean"), |e| $read(e, |h| h.mean()))),
-            windowed(timing(concat!($name, ".p50"), |e| $read(e, |h| h.quantile(0.50)))),
-            windowed(timing(concat!($name, ".p75"), |e| $read(e, |h| h.quantile(0.75)))),
-            windowed(timing(concat!($name, ".p90"), |e| $read(e, |h| h.quantile(0.90)))),
-            windowed(timing(concat!($name, ".p95"), |e| $read(e, |h| h.quantile(0.95)))),
-            windowed(timing(concat!($name, ".p99"), |e| $read(e, |h| h.quantile(0.99)))),
-            windowed(timing(concat!($name, ".p999"), |e| $read(e, |h| h.quantile(0.999)))),
-            windowed(timing(concat!($name, ".max"), |e| $read(e, |h| h.max()))),
+            windowed(timing(concat!($name, ".min"), $summary, |e| $read(e, |h| h.min()))),
+            windowed(timing(concat!($name, ".mean"), $summary, |e| $read(e, |h| h.mean()))),
+            windowed(timing(concat!($name, ".p50"), $summary, |e| $read(e, |h| h.quantile(0.50)))),
+            windowed(timing(concat!($name, ".p75"), $summary, |e| $read(e, |h| h.quantile(0.75)))),
+            windowed(timing(concat!($name, ".p90"), $summary, |e| $read(e, |h| h.quantile(0.90)))),
+            windowed(timing(concat!($name, ".p95"), $summary, |e| $read(e, |h| h.quantile(0.95)))),
+            windowed(timing(concat!($name, ".p99"), $summary, |e| $read(e, |h| h.quantile(0.99)))),
+            windowed(timing(concat!($name, ".p999"), $summary, |e| $read(e, |h| h.quantile(0.999)))),
+            windowed(timing(concat!($name, ".max"), $summary, |e| $read(e, |h| h.max()))),
         ]
     };
 }
 
 /// Usage of a process in a run over HTTP: memory in MiB, processor time in cores.
 macro_rules! of_process {
-    ($name:literal, $role:expr) => {
+    ($name:literal, $process:literal, $role:expr) => {
         [
-            windowed(count(concat!($name, ".rss.max"), |e| {
-                Some(mib(e.part.usage.get(&$role)?.rss_max_bytes))
-            })),
-            windowed(count(concat!($name, ".rss.last"), |e| {
+            windowed(count(
+                concat!($name, ".rss.max"),
+                concat!("Memory of ", $process, " in MiB, the most. Over HTTP."),
+                |e| Some(mib(e.part.usage.get(&$role)?.rss_max_bytes)),
+            )),
+            windowed(count(concat!($name, ".rss.last"), "The same at the end of the last second.", |e| {
                 Some(mib(e.part.usage.get(&$role)?.rss_last_bytes))
             })),
-            windowed(clocked(concat!($name, ".cpu.mean"), |e| {
-                let used = e.part.usage.get(&$role)?;
-                Some(used.cpu_sum / used.seconds as f64)
+            windowed(clocked(
+                concat!($name, ".cpu.mean"),
+                concat!("Processor time of ", $process, " in cores, on average. Over HTTP."),
+                |e| {
+                    let used = e.part.usage.get(&$role)?;
+                    Some(used.cpu_sum / used.seconds as f64)
+                },
+            )),
+            windowed(clocked(concat!($name, ".cpu.max"), "The same in the second with the most.", |e| {
+                Some(e.part.usage.get(&$role)?.cpu_max)
             })),
-            windowed(clocked(concat!($name, ".cpu.max"), |e| Some(e.part.usage.get(&$role)?.cpu_max))),
         ]
     };
 }
@@ -206,84 +225,142 @@ pub fn mib(bytes: u64) -> f64 {
     bytes as f64 / 1_048_576.0
 }
 
+/// A list of metrics. Each has its kind, name, meaning and figure; `windowed`: a window of a run has one, too.
+macro_rules! metrics {
+    (@ windowed $kind:ident $($of:expr),+) => { windowed($kind($($of),+)) };
+    (@ $kind:ident $($of:expr),+) => { $kind($($of),+) };
+    ($($kind:ident $($of_window:ident)? $name:literal $summary:literal => $figure:expr;)+) => {
+        &[$(metrics!(@ $kind $($of_window)? $name, $summary, $figure)),+]
+    };
+}
+
 /// Counts that also exist for a window.
-static COUNTS: &[Metric] = &[
-    windowed(count("requests", |e| Some(e.part.outcomes.requests() as f64))),
-    windowed(count("failed", |e| Some(e.part.outcomes.error as f64))),
-    windowed(count("success", |e| {
-        let requests = e.part.outcomes.requests();
-        ratio(requests - e.part.outcomes.error, requests)
-    })),
-    windowed(count("outcomes.hit", |e| Some(e.part.outcomes.hit as f64))),
-    windowed(count("outcomes.stale", |e| Some(e.part.outcomes.stale as f64))),
-    windowed(count("outcomes.miss", |e| Some(e.part.outcomes.miss as f64))),
-    windowed(count("outcomes.coalesced", |e| Some(e.part.outcomes.coalesced as f64))),
-    windowed(count("outcomes.fallback", |e| Some(e.part.outcomes.fallback as f64))),
-    windowed(count("outcomes.negative", |e| Some(e.part.outcomes.negative as f64))),
-    windowed(count("outcomes.bypass", |e| Some(e.part.outcomes.bypass as f64))),
-    windowed(count("outcomes.unreported", |e| Some(e.part.outcomes.unreported as f64))),
-    windowed(count("outcomes.error", |e| Some(e.part.outcomes.error as f64))),
-    windowed(count("hit_ratio", |e| e.part.outcomes.hit_ratio())),
-    windowed(count("source_loads", |e| e.part.source_loads.map(|loads| loads as f64))),
-    windowed(count("source_loads_per_s.max", |e| e.part.source_loads_per_s_max.map(|loads| loads as f64))),
-    windowed(count("offload", |e| {
-        let (loads, requests) = (e.part.source_loads?, e.part.outcomes.requests());
-        Some(1.0 - ratio(loads, requests)?)
-    })),
-    windowed(count("retries", |e| e.part.retries.map(|retries| retries as f64))),
-    windowed(count("dropped", |e| e.part.dropped.map(|dropped| dropped as f64))),
-    windowed(timing("age.max", |e| e.part.age_max_ms)),
-];
-static OF_RUNS: &[Metric] = &[
-    count("bytes_in.total", |e| Some(e.run.bytes_in as f64)),
-    count("bytes_in.mean", |e| ratio(e.run.bytes_in, e.run.outcomes.requests())),
-    count("episodes", |e| Some(e.run.episodes as f64)),
-    count("amplification", |e| ratio(e.run.load.calls().fetch_doc, e.run.episodes)),
-    count("loads_per_request", |e| ratio(e.run.load.calls().fetch_doc, e.run.outcomes.requests())),
-    count("stores.sync", |e| Some(e.run.load.calls().store_local as f64)),
-    count("stores.async", |e| Some(e.run.load.calls().store_local_async as f64)),
-    count("stores.total", |e| {
-        let calls = e.run.load.calls();
-        Some((calls.store_local + calls.store_local_async) as f64)
-    }),
-    count("stores.skipped", |e| Some(e.run.stores_skipped as f64)),
-    count("stores.dropped", |e| Some(e.run.stores_dropped as f64)),
-    count("stores.refused", |e| Some(e.run.cache.stores_refused as f64)),
-    count("loads_rejected", |e| Some(e.run.cache.loads_rejected as f64)),
-    count("loads_refused", |e| Some(e.run.cache.loads_refused as f64)),
-    count("refreshes", |e| Some(e.run.cache.refreshes as f64)),
-    count("cache.entries", |e| Some(e.run.cache.entries as f64)),
-    count("cache.bytes_max", |e| e.run.cache.bytes_max.map(|bytes| bytes as f64)),
-    count("cache.evicted", |e| Some(e.run.cache.evicted as f64)),
-    count("cache.invalidated", |e| Some(e.run.cache.invalidated as f64)),
-    count("waiters", |e| Some(e.run.load.waiters() as f64)),
-    count("documents", |e| e.run.load.documents().map(|documents| documents as f64)),
-    count("distinct_keys", |e| e.run.load.distinct_keys().map(|keys| keys as f64)),
-];
-static OF_OPEN_LOADS: &[Metric] = &[
-    clocked("achieved_rate", |e| {
-        let open = e.run.load.open()?;
-        Some(sent_while_due(e.run) as f64 / open.duration_ms * 1e3)
-    }),
-    count("in_flight.max", |e| Some(e.run.load.open()?.in_flight_max as f64)),
-    count("source.concurrent_max", |e| e.run.load.open()?.source_concurrent_max.map(|most| most as f64)),
-    count("audit.too_old", |e| Some(e.run.load.open()?.audit?.too_old as f64)),
-    count("audit.after_invalidation", |e| Some(e.run.load.open()?.audit?.after_invalidation as f64)),
-];
-static OF_LOAD: &[Metric] = &of_process!("load", Role::Load);
-static OF_PROXY: &[Metric] = &of_process!("proxy", Role::Proxy);
-static OF_ORIGIN: &[Metric] = &of_process!("origin", Role::Origin);
-static HELD: &[Metric] = &[
-    windowed(count("proxy.entries.max", |e| Some(e.part.holds_max?.entries as f64))),
-    windowed(count("proxy.bytes.max", |e| Some(e.part.holds_max?.bytes? as f64))),
-];
-static SPANS: &[Metric] = &[
-    timing("finished", |e| Some(e.run.load.finished_ms())),
-    timing("start_skew", |e| Some(e.run.load.burst()?.start_skew_ms)),
-];
-static RESPONSE: &[Metric] = &distribution!("response", response);
-static SERVICE: &[Metric] = &distribution!("service", service);
-static SEND_LAG: &[Metric] = &distribution!("send_lag", send_lag);
+static COUNTS: &[Metric] = metrics! {
+    windowed count "requests" "Workers, or requests sent."
+        => |e| Some(e.part.outcomes.requests() as f64);
+    windowed count "failed" "Requests without a document."
+        => |e| Some(e.part.outcomes.error as f64);
+    windowed count "success" "Answered requests / all requests. Over HTTP, answered means a status of 200 to 399."
+        => |e| {
+            let requests = e.part.outcomes.requests();
+            ratio(requests - e.part.outcomes.error, requests)
+        };
+    windowed count "outcomes.hit" "Answered from the cache while fresh."
+        => |e| Some(e.part.outcomes.hit as f64);
+    windowed count "outcomes.stale" "Answered after the ttl, without waiting for a load."
+        => |e| Some(e.part.outcomes.stale as f64);
+    windowed count "outcomes.miss" "Answered by the request's own load."
+        => |e| Some(e.part.outcomes.miss as f64);
+    windowed count "outcomes.coalesced" "Answered by the load of another request."
+        => |e| Some(e.part.outcomes.coalesced as f64);
+    windowed count "outcomes.fallback" "Answered stale, because the load failed, was slow or did not start."
+        => |e| Some(e.part.outcomes.fallback as f64);
+    windowed count "outcomes.negative" "Answered with a stored not-found."
+        => |e| Some(e.part.outcomes.negative as f64);
+    windowed count "outcomes.bypass" "Answered without a lookup."
+        => |e| Some(e.part.outcomes.bypass as f64);
+    windowed count "outcomes.unreported" "Answered without a word of the cache on how."
+        => |e| Some(e.part.outcomes.unreported as f64);
+    windowed count "outcomes.error" "Not answered."
+        => |e| Some(e.part.outcomes.error as f64);
+    windowed count "hit_ratio" "Hits / lookups. Waiters and stale answers are not hits."
+        => |e| e.part.outcomes.hit_ratio();
+    windowed count "source_loads" "Fetches that reached the source."
+        => |e| e.part.source_loads.map(|loads| loads as f64);
+    windowed count "source_loads_per_s.max" "The most of them in one second."
+        => |e| e.part.source_loads_per_s_max.map(|loads| loads as f64);
+    windowed count "offload" "1 - source loads / requests. Failed requests without a load count, and so do loads in the background."
+        => |e| {
+            let (loads, requests) = (e.part.source_loads?, e.part.outcomes.requests());
+            Some(1.0 - ratio(loads, requests)?)
+        };
+    windowed count "retries" "Attempts after the first, over all requests."
+        => |e| e.part.retries.map(|retries| retries as f64);
+    windowed count "dropped" "Requests that were due and not sent."
+        => |e| e.part.dropped.map(|dropped| dropped as f64);
+    windowed timing "age.max" "Age of the oldest answer, from the source's answer until the client had it."
+        => |e| e.part.age_max_ms;
+};
+static OF_RUNS: &[Metric] = metrics! {
+    count "bytes_in.total" "Bytes of the answers."
+        => |e| Some(e.run.bytes_in as f64);
+    count "bytes_in.mean" "Bytes of the answers by request."
+        => |e| ratio(e.run.bytes_in, e.run.outcomes.requests());
+    count "episodes" "Refill episodes. One opens at a key's first load, and closes at a store or the load's deadline."
+        => |e| Some(e.run.episodes as f64);
+    count "amplification" "Source loads / refill episodes."
+        => |e| ratio(e.run.load.calls().fetch_doc, e.run.episodes);
+    count "loads_per_request" "Source loads / requests."
+        => |e| ratio(e.run.load.calls().fetch_doc, e.run.outcomes.requests());
+    count "stores.sync" "Stores for which the load waited, executed or taken into the mailbox."
+        => |e| Some(e.run.load.calls().store_local as f64);
+    count "stores.async" "Stores for which no load waited, executed or taken into the mailbox."
+        => |e| Some(e.run.load.calls().store_local_async as f64);
+    count "stores.total" "Both."
+        => |e| {
+            let calls = e.run.load.calls();
+            Some((calls.store_local + calls.store_local_async) as f64)
+        };
+    count "stores.skipped" "Stores left to another load that had claimed the same version."
+        => |e| Some(e.run.stores_skipped as f64);
+    count "stores.dropped" "Stores lost to a full mailbox."
+        => |e| Some(e.run.stores_dropped as f64);
+    count "stores.refused" "Values for which the limit had no room: answered, not stored."
+        => |e| Some(e.run.cache.stores_refused as f64);
+    count "loads_rejected" "Loads that did not start: the queue was full, or the deadline passed in it."
+        => |e| Some(e.run.cache.loads_rejected as f64);
+    count "loads_refused" "Loads that did not start because the breaker was open."
+        => |e| Some(e.run.cache.loads_refused as f64);
+    count "refreshes" "Loads of a key that could still be answered: early, by chance, while stale, or probes."
+        => |e| Some(e.run.cache.refreshes as f64);
+    count "cache.entries" "Entries at the end."
+        => |e| Some(e.run.cache.entries as f64);
+    count "cache.bytes_max" "The most bytes that `limit.bytes` counted at any time."
+        => |e| e.run.cache.bytes_max.map(|bytes| bytes as f64);
+    count "cache.evicted" "Entries that left because others needed their room."
+        => |e| Some(e.run.cache.evicted as f64);
+    count "cache.invalidated" "Entries that were invalidated."
+        => |e| Some(e.run.cache.invalidated as f64);
+    count "waiters" "Requests that waited for another's load, answered or not."
+        => |e| Some(e.run.load.waiters() as f64);
+    count "documents" "Documents to choose from."
+        => |e| e.run.load.documents().map(|documents| documents as f64);
+    count "distinct_keys" "Different documents that were chosen."
+        => |e| e.run.load.distinct_keys().map(|keys| keys as f64);
+};
+static OF_OPEN_LOADS: &[Metric] = metrics! {
+    clocked "achieved_rate" "Requests sent before the end of an open load, by second."
+        => |e| {
+            let open = e.run.load.open()?;
+            Some(sent_while_due(e.run) as f64 / open.duration_ms * 1e3)
+        };
+    count "in_flight.max" "The most requests in flight at once. Open loads."
+        => |e| Some(e.run.load.open()?.in_flight_max as f64);
+    count "source.concurrent_max" "The most fetches inside the source at once, waiting or worked on. Open loads."
+        => |e| e.run.load.open()?.source_concurrent_max.map(|most| most as f64);
+    count "audit.too_old" "Answers older than the strategy may serve. Open loads."
+        => |e| Some(e.run.load.open()?.audit?.too_old as f64);
+    count "audit.after_invalidation" "Answers of a version invalidated before the request started. Open loads."
+        => |e| Some(e.run.load.open()?.audit?.after_invalidation as f64);
+};
+static OF_LOAD: &[Metric] = &of_process!("load", "the load generator", Role::Load);
+static OF_PROXY: &[Metric] = &of_process!("proxy", "the cache process", Role::Proxy);
+static OF_ORIGIN: &[Metric] = &of_process!("origin", "the origin", Role::Origin);
+static HELD: &[Metric] = metrics! {
+    windowed count "proxy.entries.max" "The most entries that the proxy held. Over HTTP."
+        => |e| Some(e.part.holds_max?.entries as f64);
+    windowed count "proxy.bytes.max" "The most bytes that the proxy's limit counted. Over HTTP."
+        => |e| Some(e.part.holds_max?.bytes? as f64);
+};
+static SPANS: &[Metric] = metrics! {
+    timing "finished" "Time until the last worker was done. Bursts."
+        => |e| Some(e.run.load.finished_ms());
+    timing "start_skew" "Time from the first worker's start to the last one's. Bursts."
+        => |e| Some(e.run.load.burst()?.start_skew_ms);
+};
+static RESPONSE: &[Metric] = &distribution!("response", "Finished - due, of answered requests.", response);
+static SERVICE: &[Metric] = &distribution!("service", "Finished - sent, of answered requests.", service);
+static SEND_LAG: &[Metric] = &distribution!("send_lag", "Sent - due, of all requests.", send_lag);
 
 type Read = fn(&Histogram) -> Option<Duration>;
 
@@ -328,8 +405,8 @@ mod tests {
 
     #[test]
     fn every_metric_has_a_name_of_its_own() {
-        let names: std::collections::BTreeSet<_> = metrics().map(|metric| metric.name).collect();
-        assert_eq!(names.len(), metrics().count());
+        let names: std::collections::BTreeSet<_> = METRICS.names().collect();
+        assert_eq!(names.len(), METRICS.len());
         assert!(Metric::named("response.p999").is_some_and(|metric| metric.is_timing));
         assert!(Metric::named("response.p99.9").is_some_and(|metric| metric.name == "response.p999"));
         assert!(Metric::named("stores.async").is_some_and(|metric| !metric.is_timing));

@@ -24,49 +24,26 @@ use crate::{
     storage::{Recorder, StorageError},
 };
 use comfy_table::{CellAlignment, Table, TableStyle, presets};
+use stockade_model::registry::{Registry, ReportFormat};
 
 use crate::metrics::Results;
 
-/// A report format.
-#[derive(Debug)]
-pub struct RecordFormat {
-    /// Its name on the command line.
-    pub name: &'static str,
-    render: fn(&Record, &Results) -> String,
-}
-
-impl RecordFormat {
-    #[must_use]
-    pub fn render(&self, record: &Record, results: &Results) -> String {
-        (self.render)(record, results)
-    }
-}
-
-/// The format of this name.
-///
-/// # Panics
-/// For any other name.
-#[must_use]
-pub fn find_format(name: &str) -> &'static RecordFormat {
-    FORMATS
-        .iter()
-        .find(|format| format.name == name)
-        .expect("the command line takes the names of FORMATS only")
-}
+/// Writes a record in one format.
+pub type Render = fn(&Record, &Results) -> String;
 
 /// Every format of `report` and of `run --format`.
-pub const FORMATS: &[RecordFormat] = &[
-    RecordFormat { name: "text", render: text::render },
-    RecordFormat { name: "md", render: markdown::render },
-    RecordFormat { name: "html", render: html::render },
-    RecordFormat { name: "json", render: json::render },
-    RecordFormat { name: "junit", render: junit::render },
-    RecordFormat { name: "summary", render: pull_request::render },
-    RecordFormat { name: "openmetrics", render: openmetrics::render },
-    RecordFormat { name: "kazoo", render: kazoo::render },
-    RecordFormat { name: "vegeta", render: published::vegeta },
-    RecordFormat { name: "siege", render: published::siege },
-];
+pub static FORMATS: Registry<ReportFormat<Render>> = Registry::new(&[
+    ReportFormat::new("text", "figures and verdicts, to read", text::render),
+    ReportFormat::new("md", "the same in Markdown, with the setup", markdown::render),
+    ReportFormat::new("html", "one page with plots", html::render),
+    ReportFormat::new("json", "verdicts and the figures of each arm", json::render),
+    ReportFormat::new("junit", "a test case for each hypothesis, as JUnit's XML", junit::render),
+    ReportFormat::new("summary", "verdicts in Markdown, for a pull request", pull_request::render),
+    ReportFormat::new("openmetrics", "figures for Prometheus, as OpenMetrics 1.0", openmetrics::render),
+    ReportFormat::new("kazoo", "the table of Kazoo's load test", kazoo::render),
+    ReportFormat::new("vegeta", "the text of `vegeta report` for each arm", published::vegeta),
+    ReportFormat::new("siege", "the final text of siege for each arm", published::siege),
+]);
 
 /// Completes a record on disk: `record.json`, `report.md` with its plots, and `report.html`.
 ///

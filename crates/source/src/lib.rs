@@ -41,7 +41,10 @@ mod stages;
 use std::{future::Future, pin::Pin, str::FromStr, sync::Arc};
 
 use documents::NamedDocument;
-use stockade_model::{nearest::remedy, source::Source};
+use stockade_model::{
+    registry::{Named, Registry, UnknownName},
+    source::Source,
+};
 
 pub use staged::{StagedSource, VersionedDocument};
 pub use stages::{Availability, SourceBehavior, SourceStage, SourceStages};
@@ -57,6 +60,22 @@ pub struct SourceKind {
     pub is_simulated: bool,
     /// Parses what follows the colon of a URL.
     parse: fn(scheme: &str, rest: &str) -> ParseResult,
+}
+
+impl Named for SourceKind {
+    const KIND: &'static str = "source";
+
+    fn name(&self) -> &'static str {
+        self.form
+    }
+
+    fn summary(&self) -> &'static str {
+        self.summary
+    }
+
+    fn parsed(&self) -> &'static [&'static str] {
+        self.schemes
+    }
 }
 
 type ParseResult = Result<Arc<dyn SourceLocation>, OpenError>;
@@ -77,7 +96,8 @@ pub type OpenFuture<'a> = Pin<Box<dyn Future<Output = OpenResult> + Send + 'a>>;
 macro_rules! registry {
     ($($module:ident: $schemes:expr $(, $feature:literal)?;)+) => {
         /// The sources of this build.
-        pub const SOURCES: &[SourceKind] = &[$($(#[cfg(feature = $feature)])? $module::kind(&$schemes)),+];
+        pub static SOURCES: Registry<SourceKind> =
+            Registry::new(&[$($(#[cfg(feature = $feature)])? $module::kind(&$schemes)),+]);
         /// Schemes of all sources, with the cargo feature that each needs.
         const SCHEMES: &[(&[&str], &str)] = &[$((&$schemes, concat!($($feature)?))),+];
     };
@@ -104,8 +124,8 @@ pub struct SourceUrl {
 /// A source could not be opened or filled. Messages name the place and the remedy, and contain no secrets.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    #[error("unknown source `{scheme}`: {remedy}")]
-    UnknownScheme { scheme: String, remedy: String },
+    #[error(transparent)]
+    UnknownScheme(#[from] UnknownName),
     /// The source exists, but this build does not contain it.
     #[error("this build has no source `{scheme}`: build with `--features {feature}`")]
     NotCompiled { scheme: String, feature: &'static str },
@@ -127,7 +147,7 @@ impl OpenError {
     pub fn is_usage(&self) -> bool {
         matches!(
             self,
-            Self::UnknownScheme { .. } | Self::NotCompiled { .. } | Self::BadCount(_) | Self::BadUrl { .. }
+            Self::UnknownScheme(_) | Self::NotCompiled { .. } | Self::BadCount(_) | Self::BadUrl { .. }
         )
     }
 }
@@ -179,17 +199,13 @@ impl FromStr for SourceUrl {
 
     fn from_str(url: &str) -> Result<Self, OpenError> {
         let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
-        if let Some(kind) = SOURCES.iter().find(|kind| kind.schemes.contains(&scheme)) {
-            return Ok(Self { kind, location: (kind.parse)(scheme, rest)?, text: url.into() });
-        }
-        let scheme = scheme.to_owned();
-        match SCHEMES.iter().find(|(schemes, _)| schemes.contains(&scheme.as_str())) {
-            Some((_, feature)) => Err(OpenError::NotCompiled { scheme, feature }),
-            None => {
-                let remedy = remedy(&scheme, SOURCES.iter().flat_map(|kind| kind.schemes).copied());
-                Err(OpenError::UnknownScheme { scheme, remedy })
+        let kind = SOURCES.named(scheme).map_err(|unknown| {
+            match SCHEMES.iter().find(|(schemes, _)| schemes.contains(&scheme)) {
+                Some((_, feature)) => OpenError::NotCompiled { scheme: scheme.to_owned(), feature },
+                None => unknown.into(),
             }
-        }
+        })?;
+        Ok(Self { kind, location: (kind.parse)(scheme, rest)?, text: url.into() })
     }
 }
 

@@ -14,21 +14,19 @@ mod values;
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{
-    Args, Parser, Subcommand, ValueEnum,
-    builder::{PossibleValue, TypedValueParser},
-};
+use clap::{Args, Parser, Subcommand, ValueEnum, builder::TypedValueParser};
 use stockade_cache::{PRESETS, Preset, Strategy};
 use stockade_lab::{engine::DocumentCount, run::UntilDecided};
 use stockade_model::{
     latency::Latency,
     nearest::{nearest, remedy},
+    registry::ReportFormat,
     units::{parse_duration, parse_percent},
 };
 use stockade_record::{
     compare, history,
-    metrics::{Metric, metrics, names_with_last_part},
-    report::FORMATS,
+    metrics::{METRICS, Metric, names_with_last_part},
+    report::{FORMATS, Render},
 };
 use stockade_source::SOURCES;
 
@@ -44,7 +42,7 @@ pub use load::{LoadArgs, Out};
 pub use plan::PlanArgs;
 #[cfg(feature = "http")]
 pub use telemetry::{LivePageArgs, TelemetryArgs, UiArgs};
-use values::KnownValues;
+use values::{KnownValues, named, possible};
 
 /// Load testing of caching strategies, and the cache that survives it.
 #[derive(Debug, Parser)]
@@ -176,8 +174,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "D", requires = "until_decided", value_parser = parse_duration)]
     pub budget: Option<Duration>,
     /// Format of the report on standard output
-    #[arg(long, value_parser = formats(), default_value = "text")]
-    pub format: String,
+    #[arg(long, value_parser = named(&FORMATS), default_value = "text")]
+    pub format: &'static ReportFormat<Render>,
     #[cfg(feature = "http")]
     #[command(flatten)]
     pub on: OnArgs,
@@ -285,8 +283,8 @@ pub struct ReportArgs {
     #[arg(default_value = "runs")]
     pub record: PathBuf,
     /// Format of the report on standard output
-    #[arg(long, default_value = "md", value_parser = formats())]
-    pub format: String,
+    #[arg(long, default_value = "md", value_parser = named(&FORMATS))]
+    pub format: &'static ReportFormat<Render>,
 }
 
 #[derive(Debug, Args)]
@@ -302,8 +300,8 @@ pub struct CompareArgs {
     #[arg(long, value_enum, value_name = "WHAT")]
     pub fail_on: Option<FailOn>,
     /// Format of the comparison on standard output
-    #[arg(long, default_value = "text", value_parser = compare_formats())]
-    pub format: String,
+    #[arg(long, default_value = "text", value_parser = named(&compare::report::FORMATS))]
+    pub format: &'static ReportFormat<compare::report::Render>,
 }
 
 #[derive(Debug, Args)]
@@ -321,8 +319,8 @@ pub struct HistoryArgs {
     #[arg(long)]
     pub rebuild: bool,
     /// Format on standard output
-    #[arg(long, default_value = "text", value_parser = history_formats())]
-    pub format: String,
+    #[arg(long, default_value = "text", value_parser = named(&history::report::FORMATS))]
+    pub format: &'static ReportFormat<history::report::Render>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -330,16 +328,8 @@ pub enum FailOn {
     Regression,
 }
 
-fn compare_formats() -> impl TypedValueParser<Value = String> {
-    clap::builder::PossibleValuesParser::new(compare::report::FORMATS.map(|(name, _)| name))
-}
-
-fn history_formats() -> impl TypedValueParser<Value = String> {
-    clap::builder::PossibleValuesParser::new(history::report::FORMATS.map(|(name, _)| name))
-}
-
 fn metric(name: &str) -> Result<&'static Metric, String> {
-    let all = metrics().map(|metric| metric.name);
+    let all = METRICS.names();
     let longer = names_with_last_part(name);
     let has_longer = nearest(name, all.clone()).is_none() && longer.clone().next().is_some();
     let remedy = || if has_longer { remedy(name, longer) } else { remedy(name, all) };
@@ -350,16 +340,10 @@ fn min_effect(text: &str) -> Result<f64, String> {
     parse_percent(text).ok_or_else(|| "write a share in percent, such as 5%".to_owned())
 }
 
-fn formats() -> impl TypedValueParser<Value = String> {
-    clap::builder::PossibleValuesParser::new(FORMATS.iter().map(|format| format.name))
-}
-
 fn preset() -> impl TypedValueParser<Value = NamedStrategy> {
     let named =
         |name: &str| Strategy::preset(name).map(|strategy| NamedStrategy { name: name.to_owned(), strategy });
-    KnownValues::new(named, || {
-        PRESETS.iter().map(|preset| PossibleValue::new(preset.name).help(preset.summary)).collect()
-    })
+    KnownValues::new(named, || possible(&PRESETS).collect())
 }
 
 fn positive_count(text: &str) -> Result<usize, String> {
@@ -381,8 +365,8 @@ const PUBLISHED: [&str; 4] = ["none", "async", "stampede", "stampede_async"];
 
 /// All strategies and sources, for the end of the help.
 fn registries() -> String {
-    let strategies = list(PRESETS.iter().map(|preset| (preset.name, preset.summary)));
-    let sources = list(SOURCES.iter().map(|kind| (kind.form, kind.summary)));
+    let strategies = list(PRESETS.summaries());
+    let sources = list(SOURCES.summaries());
     format!("Strategies:\n{strategies}\nSources:\n{sources}")
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use stockade_record::{
-    compare::{self, Compared, report::FORMATS},
+    compare::{self, Compared},
     metrics::Results,
     record::{Record, Verdict},
     storage,
@@ -21,9 +21,7 @@ pub fn compare(args: &CompareArgs) -> Result<Exit, CommandError> {
     let [before, after] = [&before, &after].map(|(record, results)| Compared { record, results });
     let comparison = compare::compare(before, after, args.min_effect)
         .map_err(|unlike| CommandError::Usage(unlike.to_string()))?;
-    if let Some((_, render)) = FORMATS.iter().find(|(name, _)| *name == args.format) {
-        print(&render(&comparison))?;
-    }
+    print(&(args.format.render)(&comparison))?;
     Ok(match comparison.verdict() {
         Verdict::Refuted => Exit::Refuted,
         Verdict::Supported => Exit::Done,

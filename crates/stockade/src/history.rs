@@ -1,6 +1,6 @@
 //! `stockade history`: a figure over the records of a directory, and where it changed.
 
-use stockade_record::history::{self, IndexedRecords, report::FORMATS};
+use stockade_record::history::{self, IndexedRecords};
 
 use crate::{
     cli::HistoryArgs,
@@ -42,8 +42,6 @@ pub fn history(args: &HistoryArgs) -> Result<Exit, CommandError> {
             args.records.display()
         )));
     }
-    if let Some((_, render)) = FORMATS.iter().find(|(name, _)| *name == args.format) {
-        print(&render(&history))?;
-    }
+    print(&(args.format.render)(&history))?;
     Ok(Exit::Done)
 }

@@ -15,7 +15,7 @@ use stockade_plan::{
     outlook::outlook,
     plan as compute,
     read::{DroppedParameters, KeyRules, REQUESTS_MAX, read},
-    report::{FORMATS, Plan, StrategyRuns, verification_text},
+    report::{Plan, StrategyRuns, verification_text},
     strategies::{OriginModel, Part, run as run_strategies},
 };
 
@@ -96,10 +96,8 @@ pub fn plan(args: &PlanArgs) -> Result<Exit, CommandError> {
     if let Some(setting) = ignored_query(&args.drop_parameters) {
         plan.assumptions.push(format!("The keys are those of a route of the proxy with {setting}."));
     }
-    let Some((format, render)) = FORMATS.iter().find(|(name, _)| *name == args.format) else {
-        return Ok(Exit::Done);
-    };
-    if *format != "text" {
+    let render = args.format.render;
+    if args.format.name != "text" {
         let exit = confirm(args, &mut plan)?;
         return print_unless_closed(&render(&plan)).map(|()| exit);
     }

@@ -1,6 +1,6 @@
 //! `stockade report`: a record in another format.
 
-use stockade_record::{report::find_format, storage};
+use stockade_record::storage;
 
 use crate::{
     cli::ReportArgs,
@@ -16,6 +16,6 @@ pub fn report(args: &ReportArgs) -> Result<Exit, CommandError> {
         say!("the latest record: {}", directory.display());
     }
     let (record, results) = storage::read(&directory)?;
-    print(&find_format(&args.format).render(&record, &results))?;
+    print(&(args.format.render)(&record, &results))?;
     Ok(Exit::Done)
 }

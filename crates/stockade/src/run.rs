@@ -25,7 +25,7 @@ use stockade_record::report::openmetrics;
 use stockade_record::{
     clock,
     events::RunObserver,
-    report::{find_format, json, pull_request, screen, verdict},
+    report::{json, pull_request, screen, verdict},
 };
 
 use crate::{
@@ -70,13 +70,13 @@ pub fn run(args: RunArgs) -> Result<Exit, CommandError> {
         say!("finished measurements: record, report.md and report.html in {place}");
     }
     let (record, results) = ran?;
-    let report = match format.as_str() {
+    let report = match format.name {
         "json" => json::report(&record, &results, Some(&place)),
         "summary" => pull_request::report(&record, &results, Some(&place)),
-        name => find_format(name).render(&record, &results),
+        _ => (format.render)(&record, &results),
     };
     print(&report)?;
-    if is_terminal() && !is_on_screen(&format, &report) {
+    if is_terminal() && !is_on_screen(format.name, &report) {
         eprint!("\n{}", screen::render(&record, &results, size().0));
     }
     say!("\n{}; record, report.md and report.html in {place}", verdict(&record));

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::value::{SizeValue, TextValue, bounded_integers, table_or_none};
 use crate::{
-    Builder, Cache, EvictionOrder, InvalidStrategy, Limit, Policy, Strategy, UnknownPolicy, heap_bytes,
+    Builder, Cache, EvictionOrder, InvalidStrategy, Limit, Policy, Strategy, UnknownName, heap_bytes,
     strategy::preset::NONE,
 };
 use serde::{Deserialize, Deserializer, de::Error as _};
@@ -86,9 +86,9 @@ impl LimitKeys {
 struct PolicyName(&'static Policy);
 
 impl FromStr for PolicyName {
-    type Err = UnknownPolicy;
+    type Err = UnknownName;
 
-    fn from_str(name: &str) -> Result<Self, UnknownPolicy> {
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
         Policy::named(name).map(Self)
     }
 }
@@ -119,7 +119,7 @@ mod schema {
 
     impl TextSchema for PolicyName {
         fn schema() -> Schema {
-            json_schema!({ "enum": POLICIES.each_ref().map(|policy| policy.name) })
+            json_schema!({ "enum": POLICIES.names().collect::<Vec<_>>() })
         }
     }
 }

@@ -13,7 +13,7 @@ fn read(text: &str) -> Result<Strategy, String> {
 #[test]
 fn table_is_its_preset_until_overridden() {
     assert_eq!(read(""), Ok(NONE));
-    for preset in PRESETS {
+    for preset in &PRESETS {
         assert_eq!(read(&format!("strategy = \"{}\"", preset.name)).as_ref(), Ok(&preset.strategy));
     }
     let breaker = Strategy::preset("breaker").expect("a preset");

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use stockade_model::nearest::remedy;
+use stockade_model::{
+    named,
+    registry::{Registry, UnknownName},
+};
 
 use super::{Fetch, HedgeAfter, LoadBounds, StoreMode, Strategy, Writer};
 use crate::{breaker::Breaker, freshness::Refresh, limit::Limit};
@@ -17,6 +20,8 @@ pub struct Preset {
     /// The strategy.
     pub strategy: Strategy,
 }
+
+named!(Preset, "strategy");
 
 /// How long Kazoo's waiters wait before they receive an error.
 const KAZOO_WAIT: Duration = Duration::from_millis(1500);
@@ -87,8 +92,11 @@ macro_rules! presets {
         }
 
         $(#[doc = $help])+
-        pub const PRESETS: &[Preset] =
-            &[$(Preset { name: $name, summary: $summary, strategy: Strategy::$constant },)+];
+        pub static PRESETS: Registry<Preset> = {
+            const ALL: &[Preset] =
+                &[$(Preset { name: $name, summary: $summary, strategy: Strategy::$constant },)+];
+            Registry::new(ALL)
+        };
     };
 }
 
@@ -116,23 +124,9 @@ presets! {
         Strategy { sie: Duration::from_secs(6 * 60 * 60), ..SIMPLE };
 }
 
-/// There is no preset with this name.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown strategy `{name}`: {remedy}")]
-pub struct UnknownPreset {
-    /// The unknown name.
-    pub name: String,
-    remedy: String,
-}
-
 impl Strategy {
     /// The preset with this name.
-    pub fn preset(name: &str) -> Result<Self, UnknownPreset> {
-        PRESETS.iter().find(|preset| preset.name == name).map(|preset| preset.strategy.clone()).ok_or_else(
-            || UnknownPreset {
-                name: name.to_owned(),
-                remedy: remedy(name, PRESETS.iter().map(|preset| preset.name)),
-            },
-        )
+    pub fn preset(name: &str) -> Result<Self, UnknownName> {
+        PRESETS.named(name).map(|preset| preset.strategy.clone())
     }
 }

@@ -190,7 +190,7 @@ fn unknown_names_suggest_the_nearest() {
         "unknown strategy `redis`: use one of: none, async, stampede, stampede_async, simple, early, xfetch, \
          swr, fallback, breaker, fallback_ask_first"
     );
-    for preset in PRESETS {
+    for preset in &PRESETS {
         preset.strategy.check().expect(preset.name);
     }
 }

@@ -202,9 +202,10 @@ impl<'a> Partition<'a> {
             }
             Outcome::Coalesced | Outcome::Miss => {
                 let fetched = self.fetch(key, now, None);
-                let stored = match is_loading {
-                    true => Life::loaded(life.ready().min(fetched.life.ready()), fetched.life.expires),
-                    false => fetched.life,
+                let stored = if is_loading {
+                    Life::loaded(life.ready().min(fetched.life.ready()), fetched.life.expires)
+                } else {
+                    fetched.life
                 };
                 self.memories.set(place, stored);
                 return (fetched.outcome, fetched.answered);

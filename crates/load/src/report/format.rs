@@ -1,5 +1,7 @@
 //! The registry of report formats.
 
+use stockade_model::registry::{Registry, ReportFormat};
+
 use super::{ReportOptions, hdrplot, hgrm, hist, json, openmetrics, siege, siege_json, text, vegeta};
 #[cfg(feature = "http")]
 use super::{
@@ -8,17 +10,6 @@ use super::{
     results::CsvEncoder,
 };
 use crate::summary::Summary;
-
-/// A format that a run can be reported in.
-#[derive(Clone, Copy, Debug)]
-pub struct ReportFormat {
-    /// The value of `--format`.
-    pub name: &'static str,
-    /// One line for help texts.
-    pub description: &'static str,
-    /// The function that makes the report.
-    pub render: Render,
-}
 
 /// How a report is made.
 #[derive(Clone, Copy, Debug)]
@@ -30,8 +21,8 @@ pub enum Render {
     Stream(fn(&RunHeader) -> Box<dyn SampleEncoder>),
 }
 
-/// Every format.
-pub const FORMATS: &[ReportFormat] = &[
+/// Every format of a load.
+pub static FORMATS: Registry<ReportFormat<Render>> = Registry::new(&[
     fold("text", "the load, its results and their validity, to read", text::render),
     fold("json", "Vegeta's JSON report, with Stockade's own figures under `stockade`", json::render),
     fold("vegeta", "the text of `vegeta report`", vegeta::render),
@@ -49,27 +40,21 @@ pub const FORMATS: &[ReportFormat] = &[
     stream("csv", "every sample, as `vegeta encode --to csv` writes it", |header| {
         Box::new(CsvEncoder::new(header))
     }),
-];
-
-/// Finds a format by its name.
-#[must_use]
-pub fn find_format(name: &str) -> Option<&'static ReportFormat> {
-    FORMATS.iter().find(|format| format.name == name)
-}
+]);
 
 const fn fold(
     name: &'static str,
-    description: &'static str,
+    summary: &'static str,
     render: fn(&Summary, &ReportOptions) -> String,
-) -> ReportFormat {
-    ReportFormat { name, description, render: Render::Fold(render) }
+) -> ReportFormat<Render> {
+    ReportFormat::new(name, summary, Render::Fold(render))
 }
 
 #[cfg(feature = "http")]
 const fn stream(
     name: &'static str,
-    description: &'static str,
+    summary: &'static str,
     new: fn(&RunHeader) -> Box<dyn SampleEncoder>,
-) -> ReportFormat {
-    ReportFormat { name, description, render: Render::Stream(new) }
+) -> ReportFormat<Render> {
+    ReportFormat::new(name, summary, Render::Stream(new))
 }

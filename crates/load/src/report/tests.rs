@@ -17,8 +17,8 @@ use crate::{sample::Sample, summary::Summary};
 use fixture::{head, large, nothing, only_failures, samples, small};
 
 fn fold(name: &str, summary: &Summary) -> String {
-    let Some(ReportFormat { render: Render::Fold(render), .. }) = find_format(name) else {
-        panic!("{name} is not a fold")
+    let Render::Fold(render) = FORMATS.named(name).expect("a format").render else {
+        panic!("{name} is written during the load")
     };
     render(summary, &ReportOptions::default())
 }
@@ -471,7 +471,7 @@ fn formats_handle_runs_without_responses() {
     for (what, summary, samples) in
         [("nothing", nothing(), Vec::new()), ("failures", only_failures(), fixture::failures())]
     {
-        for format in FORMATS {
+        for format in &FORMATS {
             let report = match format.render {
                 Render::Fold(render) => render(&summary, &ReportOptions::default()),
                 Render::Stream(stream) => streamed(stream(&head()), &samples),
@@ -581,9 +581,9 @@ fn formats_handle_runs_without_responses() {
 
 #[test]
 fn formats_have_unique_names_and_descriptions() {
-    for found in FORMATS {
-        assert_eq!(find_format(found.name).map(|format| format.description), Some(found.description));
-        assert!(!found.description.is_empty() && !found.description.contains('\n'), "{}", found.name);
+    for found in &FORMATS {
+        assert_eq!(FORMATS.named(found.name).unwrap().summary, found.summary);
+        assert!(!found.summary.is_empty() && !found.summary.contains('\n'), "{}", found.name);
     }
-    assert!(find_format("xml").is_none());
+    assert!(FORMATS.named("xml").is_err());
 }

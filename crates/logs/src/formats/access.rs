@@ -7,12 +7,35 @@ use memchr::memchr;
 use super::{LineParser, Parsed, Visit};
 use crate::{
     common::{self, CommonLine, unescape},
+    format::FormatKind,
     json::{Field, JsonLine, JsonRequest, JsonValue},
     logged::{LoggedKey, LoggedRequest, Operation},
     request,
     time::TimeParser,
     value::{self, Problem, Reuse},
 };
+
+/// Lines of JSON may be among its lines.
+pub(crate) const CLF: FormatKind =
+    FormatKind {
+        is_guessed: true,
+        ..FormatKind::access_log("clf", "access log in the Common Log Format", || {
+            Box::new(AccessLines::default())
+        })
+    };
+
+pub(crate) const COMBINED: FormatKind = FormatKind::access_log(
+    "combined",
+    "the same with referrer and user agent, as nginx and Apache write it",
+    || Box::new(AccessLines::default()),
+);
+
+/// The fields of [`JSON_FIELDS`](crate::JSON_FIELDS). Lines in the Common Log Format may be among its lines.
+pub(crate) const JSON: FormatKind = FormatKind::access_log(
+    "json",
+    "access log with a JSON object a line: nginx, Caddy, Traefik, Envoy, Cloudflare, Google, Azure, Fastly, Akamai, CloudFront, ECS, Stockade",
+    || Box::new(AccessLines::default()),
+);
 
 const SECOND_NS: u64 = 1_000_000_000;
 

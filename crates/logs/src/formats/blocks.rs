@@ -2,8 +2,24 @@
 
 use super::{LineParser, Parsed, Visit};
 use crate::{
+    format::FormatKind,
     logged::{LoggedKey, LoggedRequest},
     value::{Problem, number},
+};
+
+pub(crate) const KEYS: FormatKind = FormatKind {
+    is_free_text: true,
+    ..FormatKind::trace("keys", "one key a line, any text", || Box::new(KeyLines))
+};
+
+pub(crate) const LIRS: FormatKind = FormatKind {
+    is_guessed: true,
+    ..FormatKind::trace("lirs", "one block number a line", || Box::new(LirsLines))
+};
+
+pub(crate) const ARC: FormatKind = FormatKind {
+    is_guessed: true,
+    ..FormatKind::trace("arc", "first block, blocks, ignored, request number", || Box::new(ArcLines))
 };
 
 /// The most blocks of a line; ARC's own traces have at most some hundreds.

@@ -11,7 +11,30 @@ use super::{
     LineParser, Parsed, Visit,
     table::{Field, POSITIONS_MAX, delimiter, read_row, split_columns, visit_row},
 };
-use crate::{time::TimeParser, value::Problem};
+use crate::{
+    format::{Content, FormatError, FormatKind, NewParser, parsers},
+    time::TimeParser,
+    value::Problem,
+};
+
+pub(crate) const CSV: FormatKind = FormatKind {
+    name: "csv:COLUMNS",
+    summary: "table with columns by position or header, such as csv:time=0,key=1,size=2",
+    is_access_log: false,
+    is_forward: false,
+    is_guessed: false,
+    is_free_text: true,
+    content: Content::Stated(stated),
+};
+
+fn stated(text: &str) -> Option<Result<(String, NewParser), FormatError>> {
+    let text = text.trim();
+    let columns = if text == "csv" { Err(CsvError::NoKey) } else { text.strip_prefix("csv:")?.parse() };
+    Some(columns.map_err(FormatError::from).map(|columns: CsvColumns| {
+        let text = format!("csv:{columns}");
+        (text, parsers(move || CsvLines::new(columns.clone())))
+    }))
+}
 
 /// The part of a request that a column of this name stands for.
 const FIELDS: [(&str, Field); 15] = [

@@ -8,11 +8,22 @@ use serde::{
 };
 
 use crate::{
+    format::{self, FormatKind},
     input::{InputReader, ReadError},
     logged::{LoggedKey, LoggedRequest, Operation},
     request,
     time::TimeParser,
     value::{self, Problem},
+};
+
+pub(crate) const HAR: FormatKind = FormatKind {
+    name: "har",
+    summary: "HTTP Archive of a browser, up to 256 MiB",
+    is_access_log: true,
+    is_forward: true,
+    is_guessed: false,
+    is_free_text: false,
+    content: format::Content::Document,
 };
 
 /// The largest document, after decompression.

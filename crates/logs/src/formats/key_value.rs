@@ -6,9 +6,26 @@ use memchr::{memchr, memchr_iter, memrchr};
 
 use super::{LineParser, Parsed, Visit};
 use crate::{
+    format::FormatKind,
     logged::{LoggedKey, LoggedRequest, Operation},
     value::{self, Problem, number},
 };
+
+/// The traces of Twitter's caches.
+pub(crate) const TWITTER: FormatKind = FormatKind {
+    is_guessed: true,
+    ..FormatKind::trace(
+        "twitter",
+        "time,key,key size,value size,client,operation,TTL: twitter/cache-trace",
+        || Box::new(TwitterLines),
+    )
+};
+
+/// The kvcache traces of `CacheLib`.
+pub(crate) const META: FormatKind =
+    FormatKind::trace("meta", "key,op,size,op_count,... with a header: kvcache traces of CacheLib", || {
+        Box::new(MetaLines::default())
+    });
 
 const SECOND_NS: u64 = 1_000_000_000;
 

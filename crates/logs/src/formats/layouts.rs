@@ -1,136 +1,116 @@
 //! Access logs of servers and services whose lines have fields in a fixed order: one row for each, in the variables of a
 //! [pattern](super::pattern).
 
-use std::fmt;
-
 use memchr::memmem;
 
-use super::{LineParser, Parsed, Pattern, Visit, pattern::PatternLines};
-use crate::value::Problem;
+use super::{
+    LineParser, Parsed, Visit,
+    pattern::{Pattern, PatternLines},
+};
+use crate::{format::FormatKind, value::Problem};
 
-/// A format with a fixed order of fields.
-#[derive(Clone, Copy)]
-pub struct Layout(&'static LayoutRow);
+// <https://www.envoyproxy.io/docs/envoy/latest/configuration/observability/access_log/usage>: the default format string.
+// Istio has three more fields: <https://istio.io/latest/docs/tasks/observability/logs/access-log/>. The second of the
+// two times is that of the upstream.
+pub(crate) const ENVOY: FormatKind = FormatKind {
+    is_guessed: true,
+    ..FormatKind::access_log("envoy", "default text of Envoy and Istio; their JSON is `json`", || {
+        LayoutLines::boxed(
+            &[
+                r#"[$time] "$request" $status $flags $details $termination "$failure" $received $bytes $took_ms $took_ms "$forwarded" "$agent" "$id" "$host" $rest"#,
+                r#"[$time] "$request" $status $flags $received $bytes $took_ms $took_ms "$forwarded" "$agent" "$id" "$host" $rest"#,
+            ],
+            never,
+        )
+    })
+};
 
-struct LayoutRow {
-    name: &'static str,
-    /// Its requests go to many hosts.
-    is_forward: bool,
-    /// A line has the first of these that fits.
-    patterns: &'static [&'static str],
-    /// True for the messages of the server in the same log.
-    is_message: fn(&[u8]) -> bool,
-}
+// <https://docs.aws.amazon.com/elasticloadbalancing/latest/application/load-balancer-access-logs.html>
+pub(crate) const ALB: FormatKind = FormatKind {
+    is_guessed: true,
+    ..FormatKind::access_log("alb", "AWS Application Load Balancer", || {
+        LayoutLines::boxed(
+            &[
+                r#"$type $time $elb $client $target $request_seconds $took_seconds $response_seconds $status $target_status $received $bytes "$request" "$agent" $rest"#,
+            ],
+            never,
+        )
+    })
+};
 
-static LAYOUTS: [LayoutRow; 7] = [
-    // <https://www.envoyproxy.io/docs/envoy/latest/configuration/observability/access_log/usage>: the default format string.
-    // Istio has three more fields: <https://istio.io/latest/docs/tasks/observability/logs/access-log/>. The second of the
-    // two times is that of the upstream.
-    LayoutRow {
-        name: "envoy",
-        is_forward: false,
-        patterns: &[
-            r#"[$time] "$request" $status $flags $details $termination "$failure" $received $bytes $took_ms $took_ms "$forwarded" "$agent" "$id" "$host" $rest"#,
-            r#"[$time] "$request" $status $flags $received $bytes $took_ms $took_ms "$forwarded" "$agent" "$id" "$host" $rest"#,
-        ],
-        is_message: never,
-    },
-    // <https://docs.aws.amazon.com/elasticloadbalancing/latest/application/load-balancer-access-logs.html>
-    LayoutRow {
-        name: "alb",
-        is_forward: false,
-        patterns: &[
-            r#"$type $time $elb $client $target $request_seconds $took_seconds $response_seconds $status $target_status $received $bytes "$request" "$agent" $rest"#,
-        ],
-        is_message: never,
-    },
-    // <https://docs.aws.amazon.com/elasticloadbalancing/latest/classic/access-log-collection.html>
-    LayoutRow {
-        name: "elb",
-        is_forward: false,
-        patterns: &[
-            r#"$time $elb $client $backend $request_seconds $took_seconds $response_seconds $status $backend_status $received $bytes "$request" "$agent" $rest"#,
-            r#"$time $elb $client $backend $request_seconds $took_seconds $response_seconds $status $backend_status $received $bytes "$request"$rest"#,
-        ],
-        is_message: never,
-    },
-    // <https://docs.aws.amazon.com/AmazonS3/latest/userguide/LogFormat.html>: the total time and the turn-around time. Older
-    // lines end before the host, and lines of S3's own operations may have no request.
-    LayoutRow {
-        name: "s3",
-        is_forward: false,
-        patterns: &[
-            r#"$owner $bucket [$common_time] $client $requester $id $operation $key "$request" $status $error $bytes $object_bytes $took_ms $took_ms "$referrer" "$agent" $version $host_id $signature $cipher $authentication $host $rest"#,
-            r#"$owner $bucket [$common_time] $client $requester $id $operation $key "$request" $status $error $bytes $object_bytes $took_ms $took_ms "$referrer" "$agent" $version $host_id $signature $cipher $authentication $host"#,
-            r#"$owner $bucket [$common_time] $client $requester $id $operation $key "$request" $status $error $bytes $object_bytes $took_ms $took_ms "$referrer" "$agent"$rest"#,
-            r"$owner $bucket [$common_time] $client $requester $id $operation $key $url $status $error $bytes $object_bytes $rest",
-        ],
-        is_message: never,
-    },
-    // <https://docs.haproxy.org/3.0/configuration.html#8.2.3>: TR/Tw/Tc/Tr/Ta. Syslog's prefix is part of the client.
-    LayoutRow {
-        name: "haproxy",
-        is_forward: false,
-        patterns: &[
-            r#"$any [$local_time] $frontend $backend $header_ms/$queue_ms/$connect_ms/$took_ms/$total_ms $status $bytes $request_cookie $response_cookie $termination $connections $queues $any"$request"$rest"#,
-        ],
-        is_message: is_haproxy_message,
-    },
-    // <https://wiki.squid-cache.org/Features/LogFormat#squid-native-accesslog-format-in-detail>
-    LayoutRow {
-        name: "squid",
-        is_forward: true,
-        patterns: &[
-            "$unix_time $took_ms $client $cache/$status $bytes $method $url $user $hierarchy/$peer $content_type",
-        ],
-        is_message: never,
-    },
-    // <https://github.com/NginxProxyManager/nginx-proxy-manager>, docker/rootfs/etc/nginx/conf.d/include/log-proxy.conf. Two
-    // upstreams have two statuses.
-    LayoutRow {
-        name: "nginx-proxy-manager",
-        is_forward: false,
-        patterns: &[
-            r#"[$common_time] $cache $upstream_status $status - $method $scheme $host "$url" [Client $client] [Length $bytes] $any"$agent" $rest"#,
-            r#"[$common_time] $cache $first_status, $upstream_status $status - $method $scheme $host "$url" [Client $client] [Length $bytes] $any"$agent" $rest"#,
-            r#"[$common_time] $status - $method $scheme $host "$url" [Client $client] [Length $bytes] $any"$agent" $rest"#,
-        ],
-        is_message: never,
-    },
-];
+// <https://docs.aws.amazon.com/elasticloadbalancing/latest/classic/access-log-collection.html>
+pub(crate) const ELB: FormatKind = FormatKind {
+    is_guessed: true,
+    ..FormatKind::access_log("elb", "AWS Classic Load Balancer", || {
+        LayoutLines::boxed(
+            &[
+                r#"$time $elb $client $backend $request_seconds $took_seconds $response_seconds $status $backend_status $received $bytes "$request" "$agent" $rest"#,
+                r#"$time $elb $client $backend $request_seconds $took_seconds $response_seconds $status $backend_status $received $bytes "$request"$rest"#,
+            ],
+            never,
+        )
+    })
+};
 
-impl Layout {
-    /// The layout of this name.
-    pub(crate) fn named(name: &str) -> Option<Self> {
-        LAYOUTS.iter().find(|row| row.name == name).map(Self)
-    }
+// <https://docs.aws.amazon.com/AmazonS3/latest/userguide/LogFormat.html>: the total time and the turn-around time. Older
+// lines end before the host, and lines of S3's own operations may have no request.
+pub(crate) const S3: FormatKind = FormatKind {
+    is_guessed: true,
+    ..FormatKind::access_log("s3", "server access log of Amazon S3", || {
+        LayoutLines::boxed(
+            &[
+                r#"$owner $bucket [$common_time] $client $requester $id $operation $key "$request" $status $error $bytes $object_bytes $took_ms $took_ms "$referrer" "$agent" $version $host_id $signature $cipher $authentication $host $rest"#,
+                r#"$owner $bucket [$common_time] $client $requester $id $operation $key "$request" $status $error $bytes $object_bytes $took_ms $took_ms "$referrer" "$agent" $version $host_id $signature $cipher $authentication $host"#,
+                r#"$owner $bucket [$common_time] $client $requester $id $operation $key "$request" $status $error $bytes $object_bytes $took_ms $took_ms "$referrer" "$agent"$rest"#,
+                r"$owner $bucket [$common_time] $client $requester $id $operation $key $url $status $error $bytes $object_bytes $rest",
+            ],
+            never,
+        )
+    })
+};
 
-    pub(crate) fn all() -> impl Iterator<Item = Self> {
-        LAYOUTS.iter().map(Self)
-    }
+// <https://docs.haproxy.org/3.0/configuration.html#8.2.3>: TR/Tw/Tc/Tr/Ta. Syslog's prefix is part of the client.
+pub(crate) const HAPROXY: FormatKind = FormatKind {
+    is_guessed: true,
+    ..FormatKind::access_log("haproxy", "`option httplog` of HAProxy", || {
+        LayoutLines::boxed(
+            &[
+                r#"$any [$local_time] $frontend $backend $header_ms/$queue_ms/$connect_ms/$took_ms/$total_ms $status $bytes $request_cookie $response_cookie $termination $connections $queues $any"$request"$rest"#,
+            ],
+            is_haproxy_message,
+        )
+    })
+};
 
-    /// The name, as of a [`FormatName`](crate::FormatName).
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        self.0.name
-    }
+// <https://wiki.squid-cache.org/Features/LogFormat#squid-native-accesslog-format-in-detail>
+pub(crate) const SQUID: FormatKind = FormatKind {
+    is_guessed: true,
+    is_forward: true,
+    ..FormatKind::access_log("squid", "native access log of Squid", || {
+        LayoutLines::boxed(
+            &[
+                "$unix_time $took_ms $client $cache/$status $bytes $method $url $user $hierarchy/$peer $content_type",
+            ],
+            never,
+        )
+    })
+};
 
-    pub(crate) fn is_forward(self) -> bool {
-        self.0.is_forward
-    }
-}
-
-impl PartialEq for Layout {
-    fn eq(&self, other: &Self) -> bool {
-        self.name() == other.name()
-    }
-}
-
-impl fmt::Debug for Layout {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Layout").field(&self.name()).finish()
-    }
-}
+// <https://github.com/NginxProxyManager/nginx-proxy-manager>, docker/rootfs/etc/nginx/conf.d/include/log-proxy.conf. Two
+// upstreams have two statuses.
+pub(crate) const NGINX_PROXY_MANAGER: FormatKind = FormatKind {
+    is_guessed: true,
+    ..FormatKind::access_log("nginx-proxy-manager", "access log of Nginx Proxy Manager", || {
+        LayoutLines::boxed(
+            &[
+                r#"[$common_time] $cache $upstream_status $status - $method $scheme $host "$url" [Client $client] [Length $bytes] $any"$agent" $rest"#,
+                r#"[$common_time] $cache $first_status, $upstream_status $status - $method $scheme $host "$url" [Client $client] [Length $bytes] $any"$agent" $rest"#,
+                r#"[$common_time] $status - $method $scheme $host "$url" [Client $client] [Length $bytes] $any"$agent" $rest"#,
+            ],
+            never,
+        )
+    })
+};
 
 /// The lines of a layout.
 #[derive(Debug)]
@@ -140,10 +120,11 @@ pub(crate) struct LayoutLines {
 }
 
 impl LayoutLines {
-    pub fn new(layout: Layout) -> Self {
+    /// A line has the first of the patterns that fits. `is_message`: true for the messages of the server in the same log.
+    fn boxed(patterns: &[&str], is_message: fn(&[u8]) -> bool) -> Box<dyn LineParser> {
         let compile =
             |text: &&str| PatternLines::new(Pattern::of_layout(text).expect("the tests compile each"));
-        Self { patterns: layout.0.patterns.iter().map(compile).collect(), is_message: layout.0.is_message }
+        Box::new(Self { patterns: patterns.iter().map(compile).collect(), is_message })
     }
 }
 
@@ -188,9 +169,13 @@ impl LineParser for LayoutLines {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::Content;
 
     #[test]
     fn every_pattern_compiles() {
-        Layout::all().for_each(|layout| assert!(!LayoutLines::new(layout).patterns.is_empty()));
+        for kind in [ENVOY, ALB, ELB, S3, HAPROXY, SQUID, NGINX_PROXY_MANAGER] {
+            let Content::Lines(lines) = kind.content else { panic!("{}", kind.name) };
+            assert_eq!(lines().times_without_offset(), 0, "{}", kind.name);
+        }
     }
 }

@@ -1,8 +1,19 @@
 //! `oracleGeneral`, the binary traces of libCacheSim: <https://github.com/1a1a11a/libCacheSim>.
 
 use crate::{
+    format::{Content, FormatKind},
     logged::{LoggedKey, LoggedRequest},
     value::Problem,
+};
+
+pub(crate) const ORACLE_GENERAL: FormatKind = FormatKind {
+    name: "oracle-general",
+    summary: "binary trace of libCacheSim, 24 bytes a request",
+    is_access_log: false,
+    is_forward: false,
+    is_guessed: false,
+    is_free_text: false,
+    content: Content::Records,
 };
 
 /// Packed and little-endian: `u32` seconds, `u64` object, `u32` bytes, `i64` number of the next request for it (-1: none).

@@ -3,7 +3,7 @@
 
 mod variables;
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{str::FromStr, time::Duration};
 
 use jiff::fmt::strtime;
 use memchr::{memchr, memchr_iter, memmem::Finder};
@@ -13,16 +13,33 @@ use self::variables::{Token, Value, Variable};
 use super::{LineParser, Parsed, Visit};
 use crate::{
     common::{closing_quote, unescape},
+    format::{Content, FormatError, FormatKind, NewParser, parsers},
     logged::{LoggedKey, LoggedRequest, Operation},
     request,
     time::TimeParser,
     value::{self, Problem, Reuse},
 };
 
+pub(crate) const PATTERN: FormatKind = FormatKind {
+    name: "PATTERN",
+    summary: "nginx's log_format ($remote_addr ...), or Apache's and Varnish's (%h %l %u %t \"%r\" %s %b)",
+    is_access_log: true,
+    is_forward: false,
+    is_guessed: false,
+    is_free_text: true,
+    content: Content::Stated(stated),
+};
+
+fn stated(text: &str) -> Option<Result<(String, NewParser), FormatError>> {
+    text.contains(['$', '%']).then(|| {
+        let pattern: Pattern = text.parse()?;
+        Ok((text.to_owned(), parsers(move || PatternLines::new(pattern.clone()))))
+    })
+}
+
 /// A format such as `$remote_addr [$time_local] "$request" $status`, compiled.
 #[derive(Clone, Debug)]
 pub struct Pattern {
-    text: String,
     /// The text before the first variable.
     start: Vec<u8>,
     parts: Vec<Part>,
@@ -70,32 +87,20 @@ pub enum PatternError {
     Directive(String),
 }
 
-impl PartialEq for Pattern {
-    fn eq(&self, other: &Self) -> bool {
-        self.text == other.text
-    }
-}
-
-impl fmt::Display for Pattern {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
 impl FromStr for Pattern {
     type Err = PatternError;
 
     /// A `$` makes it a pattern of nginx.
     fn from_str(text: &str) -> Result<Self, PatternError> {
         let tokens = if text.contains('$') { variables::nginx(text) } else { variables::apache(text)? };
-        Self::compile(text, tokens)
+        Self::compile(tokens)
     }
 }
 
 impl Pattern {
     /// A pattern of the variables of [layouts](super::layouts). Those without quotation marks or brackets around are words.
     pub(super) fn of_layout(text: &str) -> Result<Self, PatternError> {
-        let mut pattern = Self::compile(text, variables::layout(text))?;
+        let mut pattern = Self::compile(variables::layout(text))?;
         let mut before: &[u8] = &pattern.start;
         for part in &mut pattern.parts {
             let is_text = matches!(before.last(), Some(b'"' | b'['))
@@ -106,7 +111,7 @@ impl Pattern {
         Ok(pattern)
     }
 
-    fn compile(text: &str, tokens: Vec<Token>) -> Result<Self, PatternError> {
+    fn compile(tokens: Vec<Token>) -> Result<Self, PatternError> {
         let mut start = Vec::new();
         let mut found: Vec<(Variable, Vec<u8>)> = Vec::new();
         for token in tokens {
@@ -144,7 +149,7 @@ impl Pattern {
             let value = value.filter(|value| best[value.slot()] == Some(value.rank()));
             parts.push(Part { value, name, spaces, is_list, is_word: false, end });
         }
-        Ok(Self { text: text.to_owned(), start, parts })
+        Ok(Self { start, parts })
     }
 }
 

@@ -14,10 +14,18 @@ use super::{
 };
 use crate::{
     common::words,
+    format::FormatKind,
     request,
     time::{TimeParser, has_form},
     value::{self, Problem},
 };
+
+/// The W3C Extended Log File Format.
+pub(crate) const W3C: FormatKind = FormatKind::access_log(
+    "w3c",
+    "table whose `#Fields` line names its columns: Amazon CloudFront, IIS; CloudFront's real-time logs",
+    || Box::new(W3cLines::default()),
+);
 
 const SECOND_NS: u64 = 1_000_000_000;
 const MILLISECOND_NS: u64 = 1_000_000;

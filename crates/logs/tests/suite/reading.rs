@@ -6,7 +6,7 @@ use std::{
     path::PathBuf,
 };
 
-use stockade_logs::{Format, Input, LogError, LogReader};
+use stockade_logs::{Input, LogError, LogReader};
 
 use super::{compressed::gzip, shown, try_read};
 
@@ -37,7 +37,7 @@ fn several_files_are_read_as_one() {
 #[test]
 fn missing_inputs_are_refused_before_reading() {
     let folder = tempfile::tempdir().unwrap();
-    let open = |path: PathBuf| LogReader::open(&[path.into()], Some(Format::Keys)).unwrap_err().to_string();
+    let open = |path: PathBuf| LogReader::open(&[path.into()], "keys".parse().ok()).unwrap_err().to_string();
     let path = folder.path().to_owned();
     assert_eq!(open(path.clone()), format!("{}: it is a folder: name a file", path.display()));
     let path = path.join("log");
@@ -67,16 +67,16 @@ fn tenth_of_the_lines_may_be_bad() {
 fn endless_input_in_another_format_is_refused_early() {
     // Lines.
     let error =
-        LogReader::from_reader("log", endless(b"odd\n"), Some(Format::Lirs)).unwrap().for_each(|_| {});
+        LogReader::from_reader("log", endless(b"odd\n"), "lirs".parse().ok()).unwrap().for_each(|_| {});
     assert!(matches!(error, Err(LogError::TooManyBadLines { bad: 10_000, lines: 10_000, .. })), "{error:?}");
     // Lines that are too long.
     let long = [vec![b'1'; 70_000], b"\n".to_vec()].concat();
-    let error = LogReader::from_reader("log", endless(&long), Some(Format::Lirs)).unwrap().for_each(|_| {});
+    let error = LogReader::from_reader("log", endless(&long), "lirs".parse().ok()).unwrap().for_each(|_| {});
     let Err(LogError::TooManyBadLines { first, lines, .. }) = error else { panic!("{error:?}") };
     assert_eq!(first.to_string(), "log:1: the line has more than 64 KiB");
     assert!(lines < 2_100, "{lines}");
     // One line.
-    let error = LogReader::from_reader("log", endless(b"1"), Some(Format::Lirs)).unwrap().for_each(|_| {});
+    let error = LogReader::from_reader("log", endless(b"1"), "lirs".parse().ok()).unwrap().for_each(|_| {});
     assert_eq!(
         error.unwrap_err().to_string(),
         "log:1: the line has no end within 64 MiB: it is not the text of a log"

@@ -50,9 +50,10 @@ fn parameter_that_makes_a_key_of_each_request_is_named() {
         "{hit_ratio_without}"
     );
     let text = "1,000 keys differ in parameters only, 10 are left without cb, and their responses have the same size: --drop-parameters cb has a hit ratio of 8";
-    for (format, render) in FORMATS {
+    for format in FORMATS.names() {
         let words = if format == "json" { "\"parameters\"" } else { text };
-        let page = render(&plan).replace("<span class=\"option\">", "").replace("</span>", "");
+        let page =
+            testing::rendered(&plan, format).replace("<span class=\"option\">", "").replace("</span>", "");
         let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(page.contains(words), "{format}");
     }
@@ -89,7 +90,7 @@ fn keys_that_are_requested_once_are_not_worth_a_cache() {
     let most = lines(1_000, |n| format!("{n}.5,,/{}/a,500", if n % 25 == 0 { 0 } else { n }));
     assert_eq!(findings(&most), [Finding::UniqueKeys { share: 0.96 }]);
     assert!(
-        FORMATS[0].1(&planned(&most, &KeyRules::default()))
+        testing::rendered(&planned(&most, &KeyRules::default()), "text")
             .contains("Do not cache this: 96.0 % of the requests are for keys that are requested once.")
     );
 }

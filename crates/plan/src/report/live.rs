@@ -2,7 +2,11 @@
 
 use serde_json::{Value, json};
 use stockade_cache::{GhostStats, ShadowStats};
-use stockade_model::{outcome::Outcomes, units::format_count};
+use stockade_model::{
+    outcome::Outcomes,
+    registry::{Registry, ReportFormat},
+    units::format_count,
+};
 
 use super::{capacity_text, percent, table::Table, text::paragraph};
 use crate::Capacity;
@@ -28,9 +32,12 @@ pub struct LiveShadow {
 /// Writes them in one format.
 pub type RenderLive = fn(&LiveShadow) -> String;
 
-/// Each format with its function.
-pub const LIVE_FORMATS: [(&str, RenderLive); 3] =
-    [("text", LiveShadow::text), ("md", LiveShadow::markdown), ("json", LiveShadow::json)];
+/// Every format of the figures of ghosts.
+pub static LIVE_FORMATS: Registry<ReportFormat<RenderLive>> = Registry::new(&[
+    ReportFormat::new("text", "what other caches would give, to read", LiveShadow::text),
+    ReportFormat::new("md", "the same in Markdown", LiveShadow::markdown),
+    ReportFormat::new("json", "every figure", LiveShadow::json),
+]);
 
 impl LiveShadow {
     fn text(&self) -> String {

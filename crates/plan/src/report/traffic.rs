@@ -147,7 +147,12 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::{PlanOptions, TtlOption, read::KeyRules, report::FORMATS, testing};
+    use crate::{
+        PlanOptions, TtlOption,
+        read::KeyRules,
+        report::FORMATS,
+        testing::{self, rendered},
+    };
 
     /// Each second a person asks for one of ten pages, and a crawler for a page without other requests.
     fn half_by_bots() -> Plan {
@@ -182,11 +187,11 @@ mod tests {
              Without the 50.0 % of requests by bots: 64MiB, hit ratio 99.0 %, 0.17 requests a\n\
              second to the origin at the busiest minute.\n"
         );
-        for (format, render) in FORMATS {
-            let page = render(&plan);
+        for format in FORMATS.names() {
+            let page = rendered(&plan, format);
             assert!(page.contains("/archive/*") && page.contains("Googlebot"), "{format}");
         }
-        let json: Value = serde_json::from_str(&FORMATS[3].1(&plan)).expect("JSON");
+        let json: Value = serde_json::from_str(&rendered(&plan, "json")).expect("JSON");
         assert_eq!(json["traffic"]["bots"]["requests"], 1_000);
         assert_eq!(json["without_bots"]["hit_ratio"], 0.99);
     }

@@ -133,7 +133,7 @@ mod tests {
     use crate::{
         read::KeyRules,
         report::{FORMATS, Plan, verification_text},
-        testing::{options, planned},
+        testing::{self, options, planned},
         verify::{Figure, Verification, VerifiedArm},
     };
 
@@ -168,8 +168,7 @@ mod tests {
     }
 
     fn rendered(format: &str) -> String {
-        let (_, render) = FORMATS.into_iter().find(|(name, _)| *name == format).expect("a format");
-        render(&verified())
+        testing::rendered(&verified(), format)
     }
 
     #[test]
@@ -217,9 +216,9 @@ mod tests {
             assert!(text.contains(&format!("lru: not a measurement: {reason}")), "{format}: {text}");
             assert!(text.contains("not measured") && text.contains("+2.00, more than one off"), "{format}");
         }
-        for (_, render) in FORMATS {
+        for format in FORMATS.names() {
             let plan = Plan { verification: None, ..super::tests::verified() };
-            assert!(!render(&plan).to_lowercase().contains("verified"));
+            assert!(!testing::rendered(&plan, format).to_lowercase().contains("verified"));
         }
     }
 }

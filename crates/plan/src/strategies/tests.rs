@@ -64,7 +64,7 @@ fn origin(latency_ms: u64, outage_s: u64) -> OriginModel {
 fn figures(name: &str, origin: &OriginModel) -> StrategyFigures {
     let trace = trace();
     let part = Part::of(&trace, origin);
-    let preset = PRESETS.iter().find(|preset| preset.name == name).expect("a preset");
+    let preset = PRESETS.named(name).expect("a preset");
     let candidates = [Candidate::Preset(preset)];
     let runs = run(&part, &candidates, &recommendation(&trace), origin, Seed(1)).expect("a sound strategy");
     runs.into_iter().next().expect("one preset has this name")

@@ -4,15 +4,20 @@ use std::fmt::Write as _;
 
 use maud::{Markup, PreEscaped, html};
 use serde_json::json;
+use stockade_model::registry::{Registry, ReportFormat};
 
 use super::{Change, Judgement, RecordComparison, shown};
 use crate::report::{grid, html::wide_table, inline, junit::printable};
 
-/// A format by its name on the command line.
+/// Writes a comparison in one format.
 pub type Render = fn(&RecordComparison) -> String;
 
-pub const FORMATS: [(&str, Render); 4] =
-    [("text", text), ("md", markdown), ("json", json_report), ("junit", junit)];
+pub static FORMATS: Registry<ReportFormat<Render>> = Registry::new(&[
+    ReportFormat::new("text", "what changed, to read", text),
+    ReportFormat::new("md", "the same in Markdown", markdown),
+    ReportFormat::new("json", "every figure of both records", json_report),
+    ReportFormat::new("junit", "a test case for each figure, as JUnit's XML", junit),
+]);
 
 impl Judgement {
     fn in_words(self, min_effect: f64) -> String {

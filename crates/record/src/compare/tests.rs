@@ -296,7 +296,7 @@ fn reports_have_the_result_first_and_other_differences() {
     after.0.spec = after.0.spec.replace("10s", "5s");
     after.0.stockade = "0.1.0 (b)".to_owned();
     let comparison = compared(&before, &after).unwrap();
-    let render = |name: &str| FORMATS.iter().find(|(known, _)| *known == name).unwrap().1(&comparison);
+    let render = |name: &str| (FORMATS.named(name).unwrap().render)(&comparison);
     let text = render("text");
     let lines: Vec<_> = text.lines().collect();
     assert!(lines[1].starts_with("1 worse, 0 better, "), "{text}");
@@ -326,7 +326,7 @@ fn text_of_a_hostile_record_is_escaped() {
     hostile.0.experiment = "a\u{1b}\u{ffff}<b>".to_owned();
     hostile.0.started_at = "</summary><img src=x> @all".to_owned();
     let comparison = compared(&hostile, &hostile).unwrap();
-    let render = |name: &str| FORMATS.iter().find(|(known, _)| *known == name).unwrap().1(&comparison);
+    let render = |name: &str| (FORMATS.named(name).unwrap().render)(&comparison);
     assert!(!render("md").contains("<img") && !render("md").contains("@all"), "{}", render("md"));
     assert!(render("junit").contains("name=\"a\u{fffd}\u{fffd}&lt;b&gt;\""), "{}", render("junit"));
 }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     compare::{is_estimated, load, settings},
-    metrics::{Evidence, Metric, Results, metrics},
+    metrics::{Evidence, METRICS, Metric, Results},
     statistics::FIGURE_MIN,
     storage::{self, FoundRecord, StorageError},
 };
@@ -174,7 +174,7 @@ fn read_record(path: &Path, directory: PathBuf) -> Result<IndexedRecord, Storage
 fn cell(record: &Record, results: &Results, test: &str, arm: &str) -> Option<IndexedCell> {
     let repeats = results.repeats(test, arm);
     let load = load(&repeats.first()?.run);
-    let figures = metrics().filter_map(|metric| {
+    let figures = METRICS.iter().filter_map(|metric| {
         let is_geometric = is_estimated(metric, record.clock);
         Some((metric.name.to_owned(), mean(&repeats, metric, is_geometric)?))
     });

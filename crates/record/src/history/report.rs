@@ -5,15 +5,32 @@ pub mod html;
 mod text;
 
 use serde_json::json;
+use stockade_model::registry::{Registry, ReportFormat};
 
 use super::{History, Series, SeriesChange};
 use crate::compare::{Judgement, report::percent};
 
-/// A format by its name on the command line.
+/// Writes a history in one format.
 pub type Render = fn(&History<'_>) -> String;
 
-pub const FORMATS: [(&str, Render); 4] =
-    [("text", text::render), ("csv", csv), ("json", json_report), ("html", html::render)];
+pub static FORMATS: Registry<ReportFormat<Render>> = Registry::new(&[
+    ReportFormat::new(
+        "text",
+        "the changes of each experiment with their trend; with `--metric` also the latest 40 records",
+        text::render,
+    ),
+    ReportFormat::new(
+        "csv",
+        "a line for each figure, with `better`, `worse` or `changed` where a level begins",
+        csv,
+    ),
+    ReportFormat::new(
+        "json",
+        "`series`, each with `points` (`started_at`, `commit`, `stockade`, `record`, `figure`) and `changes` (`before`, `after`, `change` as after / before, `verdict`, `also_changed`)",
+        json_report,
+    ),
+    ReportFormat::new("html", "a page with a chart for each series, those with a change first", html::render),
+]);
 
 impl SeriesChange<'_> {
     fn verdict(&self) -> &'static str {

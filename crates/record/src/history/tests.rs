@@ -83,7 +83,7 @@ fn every_format_has_the_change_and_quotes_its_text() {
     let mut all = records("response.p50", ClockKind::Live, &[1.0, 1.01, 0.99, 2.0, 2.01, 1.99]);
     all.iter_mut().for_each(|record| record.experiment = "<b>\"A\", b".to_owned());
     let history = history(&all, None, 0.05);
-    let reports: Vec<String> = FORMATS.map(|(_, render)| render(&history)).into();
+    let reports: Vec<String> = FORMATS.iter().map(|format| (format.render)(&history)).collect();
     let [text, csv, json, html] = &reports[..] else { panic!("four formats") };
     assert!(text.contains("1 worse, 0 better, of at least 5 %, in 1 series"), "{text}");
     assert!(text.contains("+100 %") && text.contains("███"), "{text}");

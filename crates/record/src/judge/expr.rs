@@ -28,7 +28,7 @@ use stockade_model::{
 };
 
 use crate::{
-    metrics::{FigureUnit, FigureWindow, Metric, metrics, names_with_last_part},
+    metrics::{FigureUnit, FigureWindow, METRICS, Metric, names_with_last_part},
     statistics::{Bounds, Difference, Quantity},
 };
 
@@ -245,14 +245,13 @@ fn named(text: &str, names: Names<'_>) -> Result<Selector, String> {
             return Err(unknown("arm", arm, names.arms.iter().map(String::as_str)));
         }
         let family = metric.split('.').next().unwrap_or_default();
-        let of_family =
-            metrics().map(|metric| metric.name).filter(|name| name.split('.').next() == Some(family));
+        let of_family = METRICS.names().filter(|name| name.split('.').next() == Some(family));
         let longer = names_with_last_part(metric);
-        return Err(match nearest(metric, metrics().map(|metric| metric.name)) {
+        return Err(match nearest(metric, METRICS.names()) {
             None if of_family.clone().next().is_some() => unknown("metric", metric, of_family),
             None if longer.clone().next().is_some() => unknown("metric", metric, longer),
             None => format!("unknown metric `{metric}`: docs/reference/metrics.md lists them"),
-            Some(_) => unknown("metric", metric, metrics().map(|metric| metric.name)),
+            Some(_) => unknown("metric", metric, METRICS.names()),
         });
     };
     let [test, arm] = [test, arm].map(|name| name.map(str::to_owned));

@@ -9,9 +9,8 @@ use crate::{
 use stockade_model::outcome::Outcomes;
 
 use super::{
-    FigureUnit, FigureWindow, Fold, FoldPart, Metric, Moment, Raw,
+    FigureUnit, FigureWindow, Fold, FoldPart, METRICS, Metric, Moment, Raw,
     fold::{Batched, DisturbedTimes},
-    metrics,
     telemetry::{RunTelemetry, measurement},
 };
 use crate::statistics::{AssumedSpread, Quantity};
@@ -187,7 +186,7 @@ fn add_undisturbed(
     to.append(&mut figures(&Raw { run, part: &part }, window, is_distribution));
     if rest.service.count() == 0 {
         // Stopped all the time: without that, its times may be anything below.
-        for metric in metrics().filter(|metric| is_distribution(metric)) {
+        for metric in METRICS.iter().filter(|metric| is_distribution(metric)) {
             to.insert((metric.name, window), 0.0);
         }
     }
@@ -207,7 +206,7 @@ fn figures(
     is_wanted: impl Fn(&Metric) -> bool,
 ) -> MetricFigures {
     let has_window = |metric: &&Metric| (window.is_none() || metric.has_windows) && is_wanted(metric);
-    let known = metrics().filter(has_window).filter(|metric| is_known(raw.run, metric.name));
+    let known = METRICS.iter().filter(has_window).filter(|metric| is_known(raw.run, metric.name));
     known.filter_map(|metric| Some(((metric.name, window), metric.computed(raw)?))).collect()
 }
 

@@ -8,15 +8,15 @@ use clap::{
 };
 use stockade_load::{
     keys::Keys,
-    report::{Buckets, FORMATS, ReportFormat},
+    report::{Buckets, FORMATS, Render},
     schedule::{ArrivalProcess, Rate},
     search::Bounds,
     settings::RequestSettings,
     targets::log::LogFormat,
 };
-use stockade_model::{latency::Latency, units::parse_duration};
+use stockade_model::{latency::Latency, registry::ReportFormat, units::parse_duration};
 
-use super::{KnownValues, LivePageArgs, OnArgs, TelemetryArgs, exit_codes_line, list};
+use super::{KnownValues, LivePageArgs, OnArgs, TelemetryArgs, exit_codes_line, list, named};
 
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[derive(Clone, Debug, Args)]
@@ -120,8 +120,8 @@ pub struct LoadArgs {
     pub expect: Vec<Bounds>,
 
     /// Format of the report on standard output
-    #[arg(long, value_name = "FORMAT", default_value = "text", help_heading = "Reports", value_parser = format())]
-    pub format: &'static ReportFormat,
+    #[arg(long, value_name = "FORMAT", default_value = "text", help_heading = "Reports", value_parser = named(&FORMATS))]
+    pub format: &'static ReportFormat<Render>,
     /// Bounds of the buckets of vegeta-hist: `0,10ms,100ms,1s`
     #[arg(long, value_name = "D,...", help_heading = "Reports")]
     pub buckets: Option<Buckets>,
@@ -167,13 +167,8 @@ pub const EXIT_CODES: [(u8, &str); 5] = [
 ];
 
 fn after_help() -> String {
-    let formats = list(FORMATS.iter().map(|format| (format.name, format.description)));
+    let formats = list(FORMATS.summaries());
     format!("Formats:\n{formats}See docs/reference/load.md.\n\n{}", exit_codes_line(&EXIT_CODES))
-}
-
-fn format() -> impl TypedValueParser<Value = &'static ReportFormat> {
-    clap::builder::PossibleValuesParser::new(FORMATS.iter().map(|format| format.name))
-        .map(|name| stockade_load::report::find_format(&name).expect("one of them"))
 }
 
 fn arrivals() -> impl TypedValueParser<Value = ArrivalProcess> {

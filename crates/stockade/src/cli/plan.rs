@@ -9,18 +9,23 @@ use std::{
 
 use clap::{
     Args,
-    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
+    builder::{PossibleValue, TypedValueParser},
 };
-use stockade_cache::{PRESETS, Strategy, spec::strategy_in};
+use stockade_cache::{PRESETS, spec::strategy_in};
 use stockade_model::{
     latency::Latency,
+    registry::ReportFormat,
     units::{format_exact_size, parse_duration, parse_percent, parse_size},
 };
 use stockade_plan::{
-    Capacity, LatencyOption, LogFormat, OVERHEAD_BYTES, POLICIES, Policy, RESERVED_BYTES, SizeOption,
-    TtlOption, Warmup, read::DroppedParameters, report::FORMATS, strategies::Candidate,
+    Capacity, LOG_FORMATS, LatencyOption, LogFormat, OVERHEAD_BYTES, POLICIES, Policy, RESERVED_BYTES,
+    SizeOption, TtlOption, Warmup,
+    read::DroppedParameters,
+    report::{FORMATS, Render},
+    strategies::Candidate,
 };
 
+use super::{named, possible};
 #[cfg(feature = "http")]
 use stockade_http::client::{HttpUrl, UrlFault};
 
@@ -84,9 +89,7 @@ pub struct PlanArgs {
     #[cfg(feature = "http")]
     #[arg(long, value_name = "FILE", requires = "live")]
     pub admin_token_file: Option<PathBuf>,
-    /// Format of the logs: clf, combined, json, w3c, envoy, alb, elb, s3, haproxy, squid, nginx-proxy-manager, har, oracle-general,
-    /// twitter, meta, keys, lirs, arc, csv:COLUMNS, or a pattern of nginx, Apache or Varnish [default: told by the file]
-    #[arg(long, value_name = "FORMAT")]
+    #[arg(long, value_name = "FORMAT", help = input_help())]
     pub input: Option<LogFormat>,
     /// Size of the cache, such as 512MiB, or a number of entries [default: chosen]
     #[arg(long, value_name = "SIZE", value_parser = capacity)]
@@ -156,8 +159,8 @@ pub struct PlanArgs {
     #[arg(long, value_name = "D", default_value = "30s", value_parser = verify_time)]
     pub verify_time: Duration,
     /// Format on standard output
-    #[arg(long, default_value = "text", value_parser = PossibleValuesParser::new(FORMATS.map(|(name, _)| name)))]
-    pub format: String,
+    #[arg(long, default_value = "text", value_parser = named(&FORMATS))]
+    pub format: &'static ReportFormat<Render>,
 }
 
 /// One or all strategies.
@@ -231,10 +234,17 @@ fn admin_url(text: &str) -> Result<HttpUrl, String> {
     })
 }
 
+fn input_help() -> String {
+    let names: Vec<_> = LOG_FORMATS.names().filter(|name| *name != "PATTERN").collect();
+    let names = names.join(", ");
+    format!(
+        "Format of the logs: {names}, or a pattern of nginx, Apache or Varnish [default: told by the file]"
+    )
+}
+
 fn strategies() -> impl TypedValueParser<Value = StrategyChoice> {
     super::KnownValues::new(strategy_choice, || {
-        let names = PRESETS.iter().map(|preset| PossibleValue::new(preset.name).help(preset.summary));
-        std::iter::once(PossibleValue::new("all").help("every preset")).chain(names).collect()
+        std::iter::once(PossibleValue::new("all").help("every preset")).chain(possible(&PRESETS)).collect()
     })
 }
 
@@ -245,10 +255,8 @@ fn strategy_choice(text: &str) -> Result<StrategyChoice, String> {
     if Path::new(text).extension().is_some_and(|extension| extension == "toml") {
         return own_strategy(text).map(StrategyChoice::One);
     }
-    let preset = PRESETS.iter().find(|preset| preset.name == text);
-    preset
-        .map(|preset| StrategyChoice::One(Candidate::Preset(preset)))
-        .ok_or_else(|| Strategy::preset(text).err().map_or_else(String::new, |unknown| unknown.to_string()))
+    let preset = PRESETS.named(text).map_err(|unknown| unknown.to_string())?;
+    Ok(StrategyChoice::One(Candidate::Preset(preset)))
 }
 
 /// The `[cache]` table of a file.
@@ -273,8 +281,7 @@ fn latency_model(text: &str) -> Result<Latency, String> {
 
 fn policies() -> impl TypedValueParser<Value = PolicyChoice> {
     super::KnownValues::new(policy_choice, || {
-        let names = POLICIES.iter().map(|policy| PossibleValue::new(policy.name).help(policy.summary));
-        std::iter::once(PossibleValue::new("all").help("every policy")).chain(names).collect()
+        std::iter::once(PossibleValue::new("all").help("every policy")).chain(possible(&POLICIES)).collect()
     })
 }
 

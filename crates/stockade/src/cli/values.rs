@@ -4,8 +4,20 @@ use std::ffi::OsStr;
 
 use clap::{
     Arg, Command, Error,
-    builder::{PossibleValue, TypedValueParser},
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
+use stockade_model::registry::{Named, Registry};
+
+/// A thing of a registry, by its name.
+pub fn named<T: Named + Sync>(registry: &'static Registry<T>) -> impl TypedValueParser<Value = &'static T> {
+    PossibleValuesParser::new(registry.names())
+        .map(|name| registry.named(&name).expect("clap accepts no other names"))
+}
+
+/// The names of a registry, with what they mean.
+pub fn possible<T: Named>(registry: &'static Registry<T>) -> impl Iterator<Item = PossibleValue> {
+    registry.summaries().map(|(name, summary)| PossibleValue::new(name).help(summary))
+}
 
 /// A parser with a message of its own for unknown values, and the values that shells complete.
 #[derive(Clone)]

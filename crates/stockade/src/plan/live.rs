@@ -29,12 +29,12 @@ const STATS_BYTES_MAX: usize = 16 << 20;
 const TOKEN_BYTES_MAX: u64 = 4 << 10;
 
 pub fn live(url: &HttpUrl, args: &PlanArgs) -> Result<Exit, CommandError> {
-    let Some((_, render)) = LIVE_FORMATS.iter().find(|(name, _)| *name == args.format) else {
-        return Err(CommandError::Usage(format!(
+    let format = LIVE_FORMATS.named(args.format.name).map_err(|unknown| {
+        CommandError::Usage(format!(
             "--live has no format `{}`: write text, md or json; the admin page of the proxy has a picture",
-            args.format
-        )));
-    };
+            unknown.name
+        ))
+    })?;
     let source = url.origin();
     let failed = |reason: String| CommandError::Usage(format!("{source}: {reason}"));
     let token_file = args.admin_token_file.as_deref();
@@ -44,7 +44,7 @@ pub fn live(url: &HttpUrl, args: &PlanArgs) -> Result<Exit, CommandError> {
         stats.shadow.ok_or_else(|| failed("this proxy has no ghosts: start it with --shadow".to_owned()))?;
     let mut outcomes = Outcomes::default();
     stats.routes.iter().for_each(|route| outcomes += route.outcomes);
-    match print(&render(&LiveShadow { source, outcomes, shadow })) {
+    match print(&(format.render)(&LiveShadow { source, outcomes, shadow })) {
         Err(CommandError::Output(error)) if error.kind() == ErrorKind::BrokenPipe => Ok(Exit::Done),
         printed => printed.map(|()| Exit::Done),
     }

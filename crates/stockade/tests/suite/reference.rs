@@ -2,7 +2,7 @@
 //! between `<!-- generated: NAME -->` and `<!-- end -->` in a page of docs/reference or in README.md.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     env, fs,
     path::{Path, PathBuf},
     process::Command,
@@ -18,10 +18,11 @@ use stockade_http::frontend::FrontendStats;
 use stockade_load::report::FORMATS;
 use stockade_model::{
     outcome::Outcomes,
+    registry::{Named, Registry},
     telemetry::{Declaration, MetricKind, MetricUnit},
 };
+use stockade_plan::LOG_FORMATS;
 use stockade_proxy::admin::{OriginStats, ProxyStats, RouteStats, ServerStats};
-use stockade_record::metrics::{Metric, metrics};
 use stockade_record::telemetry::{
     HistogramDeclaration,
     family::otel_name,
@@ -29,6 +30,11 @@ use stockade_record::telemetry::{
         FailureCount, MeasurementSnapshot, OutcomeCount, ProcessSnapshot, RunSnapshot, StatusCount,
         VerdictCount,
     },
+};
+use stockade_record::{
+    compare, history,
+    metrics::{METRICS, Metric},
+    report,
 };
 use stockade_source::SOURCES;
 
@@ -57,6 +63,11 @@ fn generated_blocks_agree_with_the_program() {
         "presets",
         "preset summaries",
         "load formats",
+        "formats compare",
+        "formats history",
+        "formats plan",
+        "formats report",
+        "log formats",
         "load keys",
         "proxy settings",
         "bench proxy",
@@ -71,9 +82,9 @@ fn generated_blocks_agree_with_the_program() {
     let reference = reference.map(|entry| entry.expect("an entry").path());
     for path in reference.chain([docs().join("../README.md")]) {
         let text = fs::read_to_string(&path).expect("readable");
-        let updated = update(&text, |name, old| {
+        let updated = update(&text, |name| {
             assert!(found.insert(name.to_owned()), "{}: `{name}` exists twice", path.display());
-            render(name, old)
+            render(name)
         });
         if updated == text {
             continue;
@@ -91,8 +102,8 @@ fn generated_blocks_agree_with_the_program() {
 #[test]
 fn update_replaces_the_content_of_a_block() {
     let text = "a\n<!-- generated: x -->\nold\n<!-- end -->\nb\n";
-    let updated = update(text, |name, old| format!("{name} for {old}"));
-    assert_eq!(updated, "a\n<!-- generated: x -->\nx for old\n<!-- end -->\nb\n");
+    let updated = update(text, |name| format!("new {name}"));
+    assert_eq!(updated, "a\n<!-- generated: x -->\nnew x\n<!-- end -->\nb\n");
 }
 
 /// A ratio of bench/RESULTS.md, which `make bench` writes from bench/results. The verdict on it has to be *met*: others are not quoted.
@@ -118,21 +129,21 @@ fn ratios_without_the_verdict_met_are_not_quoted() {
     assert!(message.contains("hits, b, x: quote another row"), "{message}");
 }
 
-/// The text with every block rendered anew, from its name and its old content.
-fn update(text: &str, mut render: impl FnMut(&str, &str) -> String) -> String {
+/// The text with every block rendered anew, from its name.
+fn update(text: &str, mut render: impl FnMut(&str) -> String) -> String {
     let mut updated = String::new();
     let mut rest = text;
     while let Some((before, block)) = rest.split_once(START) {
         let (name, block) = block.split_once(" -->\n").expect("a name");
-        let (old, after) = block.split_once(END).unwrap_or_else(|| panic!("`{name}` has no end"));
-        let content = render(name, old.trim_end());
+        let (_, after) = block.split_once(END).unwrap_or_else(|| panic!("`{name}` has no end"));
+        let content = render(name);
         updated.extend([before, START, name, " -->\n", content.trim_end(), "\n", END]);
         rest = after;
     }
     updated + rest
 }
 
-fn render(name: &str, old: &str) -> String {
+fn render(name: &str) -> String {
     let bench = |bench: &str, case: &str, peer: &str| {
         let results = fs::read_to_string(docs().join("../bench/RESULTS.md")).expect("bench/RESULTS.md");
         bench_ratio(&results, bench, case, peer)
@@ -152,12 +163,11 @@ fn render(name: &str, old: &str) -> String {
             bench("hits", "u64, 2 threads: lookups", "foyer"),
             bench("hits", "u64, 2 threads: lookups", "moka"),
         ),
-        "sources" => {
-            table(&["URL", "source"], SOURCES.iter().map(|kind| vec![code(kind.form), kind.summary.into()]))
-        }
-        "metrics" => metrics_table(old),
+        "sources" => table(&["URL", "source"], summaries(&SOURCES)),
+        "metrics" => metrics_table(),
         "cache counters" => {
-            let rows = metrics().filter_map(|metric| Some(vec![code(metric.name), metric.help?.to_owned()]));
+            let rows = METRICS.iter().filter(|metric| metric.is_reported());
+            let rows = rows.map(|metric| vec![code(metric.name), metric.summary.to_owned()]);
             table(&["metric", "meaning"], rows)
         }
         "cache metrics" => telemetry_table(
@@ -187,14 +197,13 @@ fn render(name: &str, old: &str) -> String {
             table(&["policy", "evicted first", "more bytes an entry"], rows)
         }
         "presets" => presets_table(),
-        "preset summaries" => {
-            let row = |preset: &Preset| vec![code(preset.name), preset.summary.to_owned()];
-            table(&["preset", "what happens"], PRESETS.iter().map(row))
-        }
-        "load formats" => table(
-            &["`--format`", "content"],
-            FORMATS.iter().map(|format| vec![code(format.name), format.description.to_owned()]),
-        ),
+        "preset summaries" => table(&["preset", "what happens"], summaries(&PRESETS)),
+        "load formats" => formats(&FORMATS),
+        "formats compare" => formats(&compare::report::FORMATS),
+        "formats history" => formats(&history::report::FORMATS),
+        "formats plan" => formats(&stockade_plan::report::FORMATS),
+        "formats report" => formats(&report::FORMATS),
+        "log formats" => table(&["`--input`", "log"], summaries(&LOG_FORMATS)),
         "load keys" => load_keys(),
         "proxy settings" => settings_tables(),
         _ => {
@@ -204,6 +213,14 @@ fn render(name: &str, old: &str) -> String {
             format!("```text\n{}\n```", lines.join("\n").trim_end())
         }
     }
+}
+
+fn formats<T: Named>(registry: &Registry<T>) -> String {
+    table(&["`--format`", "content"], summaries(registry))
+}
+
+fn summaries<T: Named>(registry: &Registry<T>) -> impl Iterator<Item = Vec<String>> {
+    registry.summaries().map(|(name, summary)| vec![code(name), summary.to_owned()])
 }
 
 /// Name, kind and help of each metric of a snapshot.
@@ -289,30 +306,15 @@ pub fn commands() -> Vec<String> {
     names
 }
 
-/// Every metric, with the meaning that the page has for it.
-fn metrics_table(old: &str) -> String {
-    let meanings: BTreeMap<&str, &str> = old
-        .lines()
-        .filter_map(|line| {
-            let mut cells = line.split('|').map(str::trim).skip(1);
-            Some((cells.next()?, cells.nth(2)?))
-        })
-        .collect();
+/// Every metric, except counters of the cache.
+fn metrics_table() -> String {
     let mut seen = BTreeSet::new();
-    let rows = metrics().filter(|metric| metric.help.is_none()).filter_map(|metric| {
+    let rows = METRICS.iter().filter(|metric| !metric.is_reported()).filter_map(|metric| {
         let name = code(&documented_name(metric));
         seen.insert(name.clone()).then(|| {
-            let meaning = meanings.get(name.as_str()).filter(|meaning| !meaning.is_empty());
-            let meaning = meaning.unwrap_or_else(|| {
-                panic!("write a row for {name}, `| {name} | | | MEANING |`, into docs/reference/metrics.md")
-            });
             let judged = if metric.is_timing { "time" } else { "count" };
-            vec![
-                name,
-                judged.into(),
-                if metric.has_windows { "yes" } else { "" }.into(),
-                (*meaning).to_owned(),
-            ]
+            let windows = if metric.has_windows { "yes" } else { "" };
+            vec![name, judged.into(), windows.into(), metric.summary.to_owned()]
         })
     });
     table(&["metric", "judged as", "windows", "meaning"], rows)

@@ -457,7 +457,7 @@ fn only_the_binary_prints() {
 #[test]
 fn every_preset_is_in_the_guide() {
     let guide = fs::read_to_string(root().join("docs/guide/choose-a-strategy.md")).expect("the guide");
-    for preset in stockade_cache::PRESETS {
+    for preset in &stockade_cache::PRESETS {
         assert!(guide.contains(&format!("| `{}` |", preset.name)), "{}", preset.name);
     }
 }

@@ -192,7 +192,7 @@ fn help_lists_flags_and_presets_in_100_columns() {
     for line in output.stdout.lines() {
         assert!(line.chars().count() <= 100, "{line}");
     }
-    for preset in stockade_cache::PRESETS {
+    for preset in &stockade_cache::PRESETS {
         assert!(output.stdout.contains(preset.name), "{}:\n{}", preset.name, output.stdout);
     }
 }

@@ -35,7 +35,7 @@ fn tenth_of_the_lines_may_have_another_format() {
 #[test]
 fn log_without_requests_is_refused() {
     assert_eq!(error_of(""), "the log has no line: name one with requests");
-    let blank = LogReader::from_reader("log", &b"\n\n"[..], Some(LogFormat::Common)).unwrap();
+    let blank = LogReader::from_reader("log", &b"\n\n"[..], "clf".parse().ok()).unwrap();
     assert_eq!(AccessLog::read(blank, &base(), HostHeader::OfUrl).unwrap_err(), ReplayError::Empty);
     assert_eq!(error_of(line("-")), "the log has no request that can be replayed: 1 without a request");
 }
@@ -43,7 +43,7 @@ fn log_without_requests_is_refused() {
 #[test]
 fn limits_end_the_reading() {
     let blank = io::repeat(b'\n').take(u64::MAX);
-    let reader = LogReader::from_reader("log", blank, Some(LogFormat::Common)).unwrap();
+    let reader = LogReader::from_reader("log", blank, "clf".parse().ok()).unwrap();
     assert_eq!(
         AccessLog::read(reader, &base(), HostHeader::OfUrl).unwrap_err().to_string(),
         "log:20000001: there are more than 20,000,000 lines: name a part of the log, such as its first hour"
