@@ -66,6 +66,7 @@ pub struct Bounds {
 
 impl AssumedSpread {
     /// Of a statistic (`p99`, `max`) of a load of this length in seconds, if that is known.
+    #[must_use]
     pub fn of_undisturbed(statistic: &str, seconds: u64) -> Self {
         let quantile = match statistic {
             "max" => 1.0,
@@ -78,6 +79,7 @@ impl AssumedSpread {
     }
 
     /// A factor of 1.4 or of 4.
+    #[must_use]
     pub fn deviation(self) -> f64 {
         match self {
             Self::Machine => 0.35,
@@ -87,23 +89,27 @@ impl AssumedSpread {
 }
 
 /// `p999` is 0.999; `None`: no percentile.
+#[must_use]
 pub fn quantile(statistic: &str) -> Option<f64> {
     format!("0.{}", statistic.strip_prefix('p')?).parse().ok()
 }
 
 impl Quantity {
+    #[must_use]
     pub fn exact(value: f64) -> Self {
         Self { measured: value, bounds: Bounds { low: value, high: value }, deviation: 0.0 }
     }
 
     /// A figure of a run, which would be `low` or more if no request had been sent late. `spread`: the standard deviation of its
     /// logarithm between runs.
+    #[must_use]
     pub fn figure(measured: f64, low: f64, spread: AssumedSpread) -> Self {
         let bounds = Bounds { low: low.min(measured), high: measured };
         Self { measured, bounds, deviation: spread.deviation() * measured }
     }
 
     /// A figure of a run in progress.
+    #[must_use]
     pub fn within(bounds: Bounds, spread: AssumedSpread) -> Self {
         Self { measured: bounds.low, bounds, deviation: spread.deviation() * bounds.low }
     }
@@ -112,6 +118,7 @@ impl Quantity {
         self.deviation / self.measured.max(FIGURE_MIN)
     }
 
+    #[must_use]
     pub fn divided_by(self, divisor: Self) -> Option<Self> {
         if divisor.bounds.low <= 0.0 {
             return None;
@@ -186,15 +193,18 @@ pub struct Region {
 }
 
 impl Region {
+    #[must_use]
     pub fn below(to: f64) -> Self {
         Self { from: f64::NEG_INFINITY, to }
     }
 
+    #[must_use]
     pub fn above(from: f64) -> Self {
         Self { from, to: f64::INFINITY }
     }
 
     /// Up to `distance` from 0.
+    #[must_use]
     pub fn within(distance: f64) -> Self {
         Self { from: -distance, to: distance }
     }
@@ -220,6 +230,7 @@ struct StandardError {
 
 impl RepeatEffect {
     /// ln(left / right).
+    #[must_use]
     pub fn of(left: Quantity, right: Quantity) -> Self {
         let effect = |left: f64, right: f64| (left.max(FIGURE_MIN) / right.max(FIGURE_MIN)).ln();
         Self {
@@ -233,6 +244,7 @@ impl RepeatEffect {
     }
 
     /// Without the bounds that lateness leaves.
+    #[must_use]
     pub fn as_measured(self) -> Self {
         Self { bounds: Bounds { low: self.measured, high: self.measured }, ..self }
     }
@@ -303,6 +315,7 @@ impl Effects {
     }
 
     /// The mean effect of the repeats, at least one.
+    #[must_use]
     pub fn estimate(&self) -> Estimate {
         let root = self.count().sqrt();
         let measured = self.spread().map(|spread| StandardError {
@@ -323,6 +336,7 @@ impl Effects {
 
     /// The mean effect while the figure of the last repeat still grows. It rests on the assumed spread: the last repeat may end far
     /// from the others. `None`: the repeats before it contradict the assumption.
+    #[must_use]
     pub fn estimate_of_growing(&self) -> Option<Estimate> {
         let before = &self.repeats[..self.repeats.len().saturating_sub(1)];
         let before = Self { repeats: before.to_vec(), within_run: None };
@@ -341,6 +355,10 @@ impl Effects {
 
     /// The repeats with which the interval lies within one of the regions, with probability [`POWER`], if the effect is the mean
     /// so far; `None`: too few repeats for an answer, or more than [`REPEATS_MAX`].
+    ///
+    /// # Panics
+    /// Never: there are degrees of freedom, since there are several repeats.
+    #[must_use]
     pub fn repeats_to_decide(&self, alpha: f64, regions: &[Region]) -> Option<u32> {
         if self.repeats.len() < REPEATS_MIN {
             return None;
@@ -377,11 +395,13 @@ impl Effects {
 }
 
 /// left / right of an effect; finite, as records have to be.
+#[must_use]
 pub fn ratio(effect: f64) -> f64 {
     effect.exp().min(f64::MAX)
 }
 
 /// The standard deviation of a population from this sample; `None` for one value.
+#[must_use]
 pub fn standard_deviation(values: &[f64]) -> Option<f64> {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
@@ -397,6 +417,7 @@ pub fn effect_of_equals(pairs: impl Iterator<Item = (Quantity, Quantity)>) -> f6
 }
 
 /// The root of the mean square; `None` of no values.
+#[must_use]
 pub fn root_mean_square(values: &[f64]) -> Option<f64> {
     let squares: f64 = values.iter().map(|value| value * value).sum();
     (!values.is_empty()).then(|| (squares / values.len() as f64).sqrt())
@@ -425,6 +446,7 @@ fn standard_errors(
 
 impl Estimate {
     /// ln(left / right) of the means of two records' repeats (Welch's t): their repeats are not pairs. Both have one at least.
+    #[must_use]
     pub fn unpaired(left: &[Quantity], right: &[Quantity]) -> Self {
         let one = Quantity::exact(1.0);
         let of = |side: &[Quantity]| Effects {
@@ -457,6 +479,7 @@ impl Estimate {
     }
 
     /// The interval as ratios of left and right.
+    #[must_use]
     pub fn ratios(&self, alpha: f64) -> (f64, f64) {
         let Bounds { low, high } = self.interval(alpha);
         (ratio(low), ratio(high))
@@ -468,6 +491,7 @@ impl Estimate {
     }
 
     /// True if the interval rests on the assumed spread.
+    #[must_use]
     pub fn is_assumed(&self, alpha: f64) -> bool {
         let narrowest = self.errors.iter().min_by(|a, b| a.half_width(alpha).total_cmp(&b.half_width(alpha)));
         narrowest.is_some_and(|error| error.degrees_of_freedom.is_none())
@@ -475,6 +499,7 @@ impl Estimate {
 }
 
 /// The alpha at which Holm's procedure tests each comparison, so that the probability of any false verdict stays below `alpha`.
+#[must_use]
 pub fn holm(p_values: &[f64], alpha: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p_values.len()).collect();
     order.sort_by(|a, b| p_values[*a].total_cmp(&p_values[*b]));

@@ -15,11 +15,13 @@ pub const NO_TIME: &str = "0001-01-01T00:00:00Z";
 const UNITS: [u64; 6] = [3_600_000_000_000, 60_000_000_000, 1_000_000_000, 1_000_000, 1_000, 1];
 
 /// Nanoseconds, at most 584 years.
+#[must_use]
 pub fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The text of Go's `time.Duration`: `1m30s`, `145.082ms`, `90.4µs`, `0s`.
+#[must_use]
 pub fn duration(duration: Duration) -> String {
     let nanos = nanos(duration);
     match nanos {
@@ -40,6 +42,7 @@ pub fn duration(duration: Duration) -> String {
 }
 
 /// The same, rounded to the unit below the leading one, as in Vegeta's text.
+#[must_use]
 pub fn rounded(time: Duration) -> String {
     let nanos = nanos(time);
     let below = UNITS.windows(2).find(|units| nanos >= units[0]).map_or(1, |units| units[1]);
@@ -54,6 +57,7 @@ fn decimal(count: u64, places: usize) -> String {
 }
 
 /// Aligns columns as Go's `text/tabwriter` with a padding of two; the last column is not padded.
+#[must_use]
 pub fn columns<const N: usize>(rows: &[[String; N]]) -> String {
     let width =
         |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default() + 2;
@@ -69,6 +73,9 @@ pub fn columns<const N: usize>(rows: &[[String; N]]) -> String {
 }
 
 /// Appends JSON as Go's `encoding/json`.
+///
+/// # Panics
+/// If the value cannot be serialised.
 pub fn push_json(value: &impl Serialize, out: &mut Vec<u8>) {
     value
         .serialize(&mut Serializer::with_formatter(out, GoJsonFormatter))
