@@ -23,8 +23,12 @@ pub(crate) fn parsers<P: LineParser + 'static>(new: impl Fn() -> P + Send + Sync
     Arc::new(move || Box::new(new()))
 }
 
+/// The text of a format, and its parsers.
+pub(crate) type StatedFormat = Result<(String, NewParser), FormatError>;
+
 /// One kind of format: a row of [`FORMATS`].
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a property of its own")]
 pub struct FormatKind {
     /// As [`Format`] reads it; `csv:COLUMNS` and `PATTERN` stand for texts.
     pub name: &'static str,
@@ -46,7 +50,7 @@ pub struct FormatKind {
 pub(crate) enum Content {
     Lines(fn() -> Box<dyn LineParser>),
     /// Lines as a text says that begins with a name, or has variables; `None`: it is another one. Returns it as written by default.
-    Stated(fn(&str) -> Option<Result<(String, NewParser), FormatError>>),
+    Stated(fn(&str) -> Option<StatedFormat>),
     /// One document.
     Document,
     /// Records of one length.

@@ -12,7 +12,7 @@ use super::{
     table::{Field, POSITIONS_MAX, delimiter, read_row, split_columns, visit_row},
 };
 use crate::{
-    format::{Content, FormatError, FormatKind, NewParser, parsers},
+    format::{Content, FormatError, FormatKind, StatedFormat, parsers},
     time::TimeParser,
     value::Problem,
 };
@@ -27,7 +27,7 @@ pub(crate) const CSV: FormatKind = FormatKind {
     content: Content::Stated(stated),
 };
 
-fn stated(text: &str) -> Option<Result<(String, NewParser), FormatError>> {
+fn stated(text: &str) -> Option<StatedFormat> {
     let text = text.trim();
     let columns = if text == "csv" { Err(CsvError::NoKey) } else { text.strip_prefix("csv:")?.parse() };
     Some(columns.map_err(FormatError::from).map(|columns: CsvColumns| {

@@ -13,7 +13,7 @@ use self::variables::{Token, Value, Variable};
 use super::{LineParser, Parsed, Visit};
 use crate::{
     common::{closing_quote, unescape},
-    format::{Content, FormatError, FormatKind, NewParser, parsers},
+    format::{Content, FormatKind, StatedFormat, parsers},
     logged::{LoggedKey, LoggedRequest, Operation},
     request,
     time::TimeParser,
@@ -30,7 +30,7 @@ pub(crate) const PATTERN: FormatKind = FormatKind {
     content: Content::Stated(stated),
 };
 
-fn stated(text: &str) -> Option<Result<(String, NewParser), FormatError>> {
+fn stated(text: &str) -> Option<StatedFormat> {
     text.contains(['$', '%']).then(|| {
         let pattern: Pattern = text.parse()?;
         Ok((text.to_owned(), parsers(move || PatternLines::new(pattern.clone()))))
