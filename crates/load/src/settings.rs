@@ -234,7 +234,10 @@ impl RequestSettings {
             _ => true,
         };
         // These values of JSON are values of TOML, too.
-        settings.filter(|(_, value)| is_set(value)).map(|(key, value)| format!("{key} = {value}\n")).collect()
+        let lines = settings
+            .filter(|(_, value)| is_set(value))
+            .map(|(key, value)| [key, " = ", &value.to_string(), "\n"].concat());
+        lines.collect()
     }
 }
 

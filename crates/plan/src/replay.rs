@@ -392,17 +392,17 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
         for (index, request) in trace.requests().iter().enumerate() {
             let access = self.access(index, request);
             self.count_request(request.at_ns);
-            if !self.keys[access.key as usize].is_present() {
-                self.counts.misses += 1;
-                self.counts.miss_bytes += u64::from(request.bytes);
-                self.count_load(request);
-                let reserved = self.reserved(&access, EntryKind::Ok);
-                if reserved <= self.entry_max {
-                    self.insert(&access, reserved);
-                }
-            } else {
+            if self.keys[access.key as usize].is_present() {
                 self.counts.hits += 1;
                 self.policy.on_hit(&access);
+                continue;
+            }
+            self.counts.misses += 1;
+            self.counts.miss_bytes += u64::from(request.bytes);
+            self.count_load(request);
+            let reserved = self.reserved(&access, EntryKind::Ok);
+            if reserved <= self.entry_max {
+                self.insert(&access, reserved);
             }
         }
     }

@@ -39,16 +39,11 @@ fn sender(on: &OnArgs, stop: &CancellationToken) -> Result<Arc<dyn LoadRunner>, 
 }
 
 /// Standard output has the report and nothing else.
-pub fn load(args: LoadArgs) -> Result<Exit, CommandError> {
-    let (format, out) = (args.format, args.out.clone());
-    let (buckets, bounds) = (args.buckets.clone(), args.expect.clone());
-    if let Some(bounds) = args.capacity.clone() {
-        return capacity::search(args, &bounds);
+pub fn load(args: &LoadArgs) -> Result<Exit, CommandError> {
+    if let Some(bounds) = &args.capacity {
+        return capacity::search(args, bounds);
     }
-    let on = args.on.clone();
-    let (telemetry_args, ui_address) = (args.telemetry.clone(), args.ui.address);
-    let place = args.record();
-    let spec = settings::text(&args);
+    let LoadArgs { format, out, on, .. } = args;
     let mut load = resolve::load(args)?;
     let stream = match format.render {
         Render::Stream(stream) => Some(stream),
@@ -62,27 +57,27 @@ pub fn load(args: LoadArgs) -> Result<Exit, CommandError> {
         ));
     }
     let stop = stop_on_signals();
-    let loads = sender(&on, &stop)?;
+    let loads = sender(on, &stop)?;
     // Before the output files: a load that cannot start leaves no empty file.
     let ready = loads.prepare(&load)?;
-    let telemetry = Telemetry::start(&telemetry_args, None)?;
+    let telemetry = Telemetry::start(&args.telemetry, None)?;
     let title = title(&load);
-    let ui = ui_address.map(|address| LiveUi::start(address, &title)).transpose()?;
+    let ui = args.ui.address.map(|address| LiveUi::start(address, &title)).transpose()?;
     let observers: Vec<_> = ui.iter().map(|ui| Box::new(ui.observer()) as Box<dyn RunObserver>).collect();
-    let place = place.map(|chosen| chosen.unwrap_or_else(new_directory));
+    let live = LiveReport::new(&load, stream, out.as_ref())?.with_figures(telemetry.figures());
+    let place = (!args.no_record).then(|| args.record.clone().unwrap_or_else(new_directory));
     let recorder = place.as_deref().and_then(|place| {
         Recorder::create(place).inspect_err(|error| say!("the load has no record: {error}")).ok()
     });
     let is_recorded = recorder.is_some();
-    let head = Record { spec, ..host::new_record(&title, load.seed) };
+    let head = Record { spec: settings::text(args), ..host::new_record(&title, load.seed) };
     let record = LoadRecord::start(&load, head, on.on.is_none(), recorder, Box::new(observers));
-    let live = LiveReport::new(&load, stream, out.as_ref())?.with_figures(telemetry.figures());
     let mut live = live.with_record(record);
     let LoadTestRun { summary, end } = ready.run(&mut live, &stop)?;
     let was_cancelled = end.was_cancelled;
     let (record, finished) = live.finish();
-    let expectations = bounds.iter().flat_map(|bounds| bounds.expectations(&summary, was_cancelled));
-    let options = ReportOptions { buckets, expectations: expectations.collect() };
+    let expectations = args.expect.iter().flat_map(|bounds| bounds.expectations(&summary, was_cancelled));
+    let options = ReportOptions { buckets: args.buckets.clone(), expectations: expectations.collect() };
     let verdict = verdict(&summary, &options.expectations, was_cancelled);
     let recorded =
         record.map(|record| record.finish(&summary, &options.expectations, verdict, was_cancelled));

@@ -81,7 +81,7 @@ fn main() -> ExitCode {
         #[cfg(feature = "http")]
         Command::Proxy(args) => proxy::proxy(*args),
         #[cfg(feature = "http")]
-        Command::Load(args) => load::load(*args),
+        Command::Load(args) => load::load(&args),
         #[cfg(feature = "http")]
         Command::Agent(args) => agents::agent(*args),
         #[cfg(feature = "http")]

@@ -18,7 +18,6 @@ use stockade_model::{latency::Latency, registry::ReportFormat, units::parse_dura
 
 use super::{KnownValues, LivePageArgs, OnArgs, TelemetryArgs, exit_codes_line, list, named};
 
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[derive(Clone, Debug, Args)]
 #[command(after_help = after_help())]
 pub struct LoadArgs {
@@ -131,10 +130,10 @@ pub struct LoadArgs {
 
     /// Directory of the record, for `report`, `compare`, `history` and `ui` [default: runs/load/TIME]
     #[arg(long, value_name = "DIR", help_heading = "Reports")]
-    record: Option<PathBuf>,
+    pub record: Option<PathBuf>,
     /// Keep no record
     #[arg(long, help_heading = "Reports", conflicts_with = "record")]
-    no_record: bool,
+    pub no_record: bool,
 
     #[command(flatten)]
     pub on: OnArgs,
@@ -142,13 +141,6 @@ pub struct LoadArgs {
     pub ui: LivePageArgs,
     #[command(flatten)]
     pub telemetry: TelemetryArgs,
-}
-
-impl LoadArgs {
-    /// The directory of the record: `None` without a record, `Some(None)` for the default.
-    pub fn record(&self) -> Option<Option<PathBuf>> {
-        (!self.no_record).then(|| self.record.clone())
-    }
 }
 
 /// A file of samples.

@@ -21,7 +21,7 @@ use crate::{
 const NUMBERS_BETWEEN: u64 = 1_000_000;
 
 /// Each trial is a line on standard error; the result is on standard output.
-pub fn search(args: LoadArgs, bounds: &Bounds) -> Result<Exit, CommandError> {
+pub fn search(args: &LoadArgs, bounds: &Bounds) -> Result<Exit, CommandError> {
     let is_json = match args.format.name {
         "json" => true,
         "text" => false,
@@ -40,13 +40,12 @@ pub fn search(args: LoadArgs, bounds: &Bounds) -> Result<Exit, CommandError> {
         ..least
     };
     let mut search = Search::new(settings).map_err(|error| CommandError::Usage(error.to_string()))?;
-    let typed = args.clone();
     let mut load = resolve::trial(args, settings.from)?;
-    let telemetry = Telemetry::start(&typed.telemetry, None)?;
+    let telemetry = Telemetry::start(&args.telemetry, None)?;
     let stop = stop_on_signals();
-    let loads = sender(&typed.on, &stop)?;
+    let loads = sender(&args.on, &stop)?;
     while let Some(trial) = search.next_trial() {
-        load.plan = resolve::trial_plan(trial.rate, &typed)?;
+        load.plan = resolve::trial_plan(trial.rate, args)?;
         let mut live = LiveReport::new(&load, None, None)?.with_figures(telemetry.figures());
         let LoadTestRun { summary, end } = loads.prepare(&load)?.run(&mut live, &stop)?;
         drop(live);

@@ -31,23 +31,23 @@ pub const LEAST: Rate = match Rate::new(100, Duration::from_secs(1)) {
     None => unreachable!(),
 };
 
-pub fn load(args: LoadArgs) -> Result<LoadTest, CommandError> {
-    check(&args)?;
-    let (traffic, due) = requests(&args)?;
-    let plan = warmed(plan(&args, due)?, &args)?;
+pub fn load(args: &LoadArgs) -> Result<LoadTest, CommandError> {
+    check(args)?;
+    let (traffic, due) = requests(args)?;
+    let plan = warmed(plan(args, due)?, args)?;
     Ok(with_plan(args, traffic, plan))
 }
 
 /// One trial of a search, at this rate.
-pub fn trial(args: LoadArgs, rate: Rate) -> Result<LoadTest, CommandError> {
-    check(&args)?;
+pub fn trial(args: &LoadArgs, rate: Rate) -> Result<LoadTest, CommandError> {
+    check(args)?;
     if !args.replay.is_empty() {
         return Err(usage(
             "a log has its own rate, and a search sets the rate: remove --replay or --capacity",
         ));
     }
-    let (traffic, _) = requests(&args)?;
-    let plan = trial_plan(rate, &args)?;
+    let (traffic, _) = requests(args)?;
+    let plan = trial_plan(rate, args)?;
     Ok(with_plan(args, traffic, plan))
 }
 
@@ -110,7 +110,7 @@ fn is_closed_loop(args: &LoadArgs) -> bool {
     args.connections.is_some() || !has_due_times
 }
 
-fn with_plan(args: LoadArgs, traffic: Traffic, plan: Plan) -> LoadTest {
+fn with_plan(args: &LoadArgs, traffic: Traffic, plan: Plan) -> LoadTest {
     LoadTest {
         id: format!("{}-{:04x}", clock::now(), Seed::from_entropy().0 & 0xffff),
         threads: args.threads,
