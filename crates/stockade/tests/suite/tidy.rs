@@ -137,12 +137,12 @@ const REQUIRED_METHODS_MAX: usize = 3;
 /// Traits with more, and the reason.
 const LARGE_TRAITS: [(&str, &str, usize, &str); 5] = [
     (
-        "crates/cache/src/store/policy/eviction.rs",
+        "crates/cache/src/policy/eviction.rs",
         "EvictionPolicy",
         4,
         "a default of `list` would let a policy that cannot be replaced compile",
     ),
-    ("crates/cache/src/store/policy/eviction.rs", "PolicyEntries", 4, "the fields of one slot"),
+    ("crates/cache/src/policy/eviction.rs", "PolicyEntries", 4, "the fields of one slot"),
     (
         "crates/plan/src/policy.rs",
         "EvictionPolicy",
