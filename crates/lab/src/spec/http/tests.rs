@@ -65,7 +65,7 @@ cache.limit.reclaim = 0.5
         ("path = \"/a\"", "", "the load has no requests"),
         ("path = \"/a\"", "path = \"/a\"\nkeys = \"zipf:5\"", "the path has no place for a key"),
         ("path = \"/a\"", "path = \"/{key}\"", "the path has a place for a key: write keys"),
-        ("path = \"/a\"", "path = \"/a\"\nurls = { file = \"u\" }", "a `path` or `urls`, not both"),
+        ("path = \"/a\"", "path = \"/a\"\nurls = { file = \"u\" }", "one of `path`, `urls` and `targets`"),
         ("rate = \"10/s\"", "rate = \"10/s\"\nconnections = 5", "`connections` have their own pace"),
         ("rate = \"10/s\"", "connections = [5, 5]", "the list has a value twice"),
         ("rate = \"10/s\"", "replay = { log = \"l\" }", "a log has requests of its own"),
