@@ -119,8 +119,8 @@ mod tests {
                 200,
                 "application/openmetrics-text; version=1.0.0; charset=utf-8",
             ),
-            ("POST", "/metrics", "", 405, ""),
-            ("GET", "/", "", 404, ""),
+            ("POST", "/metrics", "", 405, "text/plain; charset=utf-8"),
+            ("GET", "/", "", 404, "text/plain; charset=utf-8"),
         ] {
             let request =
                 Request::builder().method(method).uri(path).header(ACCEPT, accept).body(()).unwrap();
