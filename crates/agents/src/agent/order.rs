@@ -82,6 +82,7 @@ const ROUTE: &Fields = &[
     ("cache", Field::Table(CACHE)),
     ("client_directives", Field::Plain),
     ("default_ttl", Field::Plain),
+    ("hide_headers", Field::Plain),
     ("host", Field::Plain),
     ("ignore_query", Field::Plain),
     ("invalidate_on_unsafe", Field::Plain),

@@ -5,7 +5,7 @@ use std::{fmt, net::SocketAddr, str::FromStr, time::Duration};
 use http::{HeaderName, Uri, uri::PathAndQuery};
 #[cfg(feature = "schema")]
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 #[cfg(feature = "schema")]
 use stockade_cache::spec::value::{SizeValue, TextSchema as _, duration_schema};
 use stockade_cache::spec::value::{TextValue, bounded_integers};
@@ -22,10 +22,10 @@ use super::{
 
 /// Types that a string is parsed into, and that are shown as one, each with its JSON schema.
 macro_rules! text_values {
-    ($($name:ty: $schema:expr;)*) => {$(
+    ($read:ident: $($name:ty: $schema:expr;)*) => {$(
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                TextValue::deserialize(from).map(|value| value.0)
+                $read(from)
             }
         }
 
@@ -50,13 +50,30 @@ macro_rules! text_values {
     )*};
 }
 
+/// A number instead of the text is refused by its parser, which names the unit that is missing.
+fn with_unit<'de, T: FromStr<Err: fmt::Display>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+    TextValue::deserialize(from).map(|value| value.0)
+}
+
+/// A number is not a name.
+fn name<'de, T: FromStr<Err: fmt::Display>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+    String::deserialize(from)?.parse().map_err(D::Error::custom)
+}
+
 text_values! {
+    with_unit:
     PlainDuration: duration_schema(false);
     PositiveDuration: duration_schema(false);
     OrNone<PositiveDuration>: duration_schema(true);
     OrNone<Rate>: json_schema!({ "type": "string", "pattern": "^(none|[0-9_]+/[0-9]*[a-z]+)$" });
     Size: SizeValue::schema();
     HeadSize: SizeValue::schema();
+    GhostSize: json_schema!({ "type": "string" });
+    GhostTtlText: json_schema!({ "type": "string" });
+}
+
+text_values! {
+    name:
     SocketAddress: json_schema!({ "type": "string" });
     Name: json_schema!({ "type": "string", "pattern": "^[A-Za-z0-9_.-]{1,64}$" });
     AdminHost: json_schema!({ "type": "string" });
@@ -66,9 +83,7 @@ text_values! {
     HostPattern: json_schema!({ "type": "string" });
     PathPattern: json_schema!({ "type": "string", "pattern": "^/[^*?# ]*\\*?$" });
     NamePattern: json_schema!({ "type": "string" });
-    GhostSize: json_schema!({ "type": "string" });
     GhostPolicy: json_schema!({ "type": "string" });
-    GhostTtlText: json_schema!({ "type": "string" });
 }
 
 bounded_integers! {

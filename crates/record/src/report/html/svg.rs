@@ -202,8 +202,10 @@ mod tests {
 
     #[test]
     fn arm_has_the_colour_of_the_page() {
-        let own = COLOURS[..7].join("\", \"");
-        assert!(super::super::SCRIPT.contains(&format!("COLOURS = [\"{own}\", null]")));
+        let (_, palette) = crate::page::PAGE_SCRIPT.split_once("PALETTE = {").expect("the palette");
+        let (palette, _) = palette.split_once('}').expect("its end");
+        let of_page: Vec<_> = palette.split('"').skip(1).step_by(2).collect();
+        assert_eq!(of_page, COLOURS[..7]);
     }
 
     #[test]
