@@ -5,6 +5,7 @@ use std::{fs, path::Path, process::Command, thread, time::Duration};
 use serde::{Deserialize, Serialize};
 use stockade_lab::host;
 use stockade_model::proc::CpuTicks;
+use stockade_record::clock;
 
 /// The versions of the Rust peers.
 const LOCK: &str = include_str!("../../Cargo.lock");
@@ -45,7 +46,7 @@ pub fn busy_share() -> f64 {
 /// The current time, RFC 3339 in UTC.
 #[must_use]
 pub fn now() -> String {
-    host::now()
+    clock::now()
 }
 
 /// The commit of the sources; `unknown` outside of a repository.

@@ -353,8 +353,8 @@ impl Effects {
         })
     }
 
-    /// The repeats with which the interval lies within one of the regions, with probability [`POWER`], if the effect is the mean
-    /// so far; `None`: too few repeats for an answer, or more than [`REPEATS_MAX`].
+    /// The repeats with which the interval lies within one of the regions, with probability 90 %, if the effect is the mean
+    /// so far; `None`: too few repeats for an answer, or more than 1,000.
     ///
     /// # Panics
     /// Never: there are degrees of freedom, since there are several repeats.

@@ -2,7 +2,7 @@
 
 use std::{ops::Range, path::PathBuf};
 
-use serde::de::{DeserializeOwned, Visitor};
+use serde::de::DeserializeOwned;
 use stockade_cache::spec::{Span, TomlError};
 use stockade_source::secrets::masked_file;
 use toml::{
@@ -38,38 +38,6 @@ pub(super) fn merge<'i>(mut base: Table<'i>, over: &Table<'i>) -> Table<'i> {
 
 pub(super) fn read<T: DeserializeOwned>(table: Table<'_>, span: Range<usize>) -> Result<T, TomlError> {
     T::deserialize(Deserializer::from(Spanned::new(span, table))).map_err(|error| unreadable(&error))
-}
-
-/// The keys of a table, as its reader declares them.
-pub(super) fn keys_of<T: DeserializeOwned>() -> &'static [&'static str] {
-    struct Keys<'a>(&'a mut &'static [&'static str]);
-
-    impl<'de> serde::Deserializer<'de> for Keys<'_> {
-        type Error = serde::de::value::Error;
-
-        fn deserialize_struct<V: Visitor<'de>>(
-            self,
-            _: &'static str,
-            fields: &'static [&'static str],
-            visitor: V,
-        ) -> Result<V::Value, Self::Error> {
-            *self.0 = fields;
-            self.deserialize_any(visitor)
-        }
-
-        fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Self::Error> {
-            Err(serde::de::Error::custom("there is no value"))
-        }
-
-        serde::forward_to_deserialize_any! {
-            bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct newtype_struct
-            seq tuple tuple_struct map enum identifier ignored_any
-        }
-    }
-
-    let mut keys: &[&str] = &[];
-    let _ = T::deserialize(Keys(&mut keys));
-    keys
 }
 
 /// The place of a key.
