@@ -1,11 +1,14 @@
 //! Values of the file: each is read from the text that a user writes, and shown in the same form.
 
-use std::{fmt, net::SocketAddr, str::FromStr, time::Duration};
+use std::{fmt, marker::PhantomData, net::SocketAddr, str::FromStr, time::Duration};
 
 use http::{HeaderName, Uri, uri::PathAndQuery};
 #[cfg(feature = "schema")]
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{Error, Visitor},
+};
 #[cfg(feature = "schema")]
 use stockade_cache::spec::value::{SizeValue, TextSchema as _, duration_schema};
 use stockade_cache::spec::value::{TextValue, bounded_integers};
@@ -57,7 +60,22 @@ fn with_unit<'de, T: FromStr<Err: fmt::Display>, D: Deserializer<'de>>(from: D) 
 
 /// A number is not a name.
 fn name<'de, T: FromStr<Err: fmt::Display>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
-    String::deserialize(from)?.parse().map_err(D::Error::custom)
+    struct Text<T>(PhantomData<T>);
+
+    impl<T: FromStr<Err: fmt::Display>> Visitor<'_> for Text<T> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a string")
+        }
+
+        // Here, so that the error has the place of the text.
+        fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+            text.parse().map_err(E::custom)
+        }
+    }
+
+    from.deserialize_str(Text(PhantomData))
 }
 
 text_values! {
