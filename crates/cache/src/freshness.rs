@@ -116,7 +116,7 @@ pub struct Spans {
 /// How a value may be served at some moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FreshnessState {
-    /// Served.
+    /// Served without a load.
     Fresh,
     /// Fresh, and this request refreshes it.
     Refresh,
@@ -128,7 +128,7 @@ pub enum FreshnessState {
     Gone,
 }
 
-/// What happens to a request, if loads do not fail and requests share them.
+/// The answer to a request, if loads do not fail and requests share them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryAnswer {
     /// [`Coalesced`](Outcome::Coalesced): at the end of the load in flight. [`Miss`](Outcome::Miss): at the end of its own load. Else at

@@ -251,10 +251,10 @@ impl GhostCounts {
     }
 }
 
-/// The stored value of a key: what a ghost needs of it.
+/// The stored value of a key, as far as a ghost needs it.
 #[derive(Clone, Copy, Debug)]
 pub struct StoredTimes {
-    /// Its times.
+    /// From its store to its end.
     pub life: Lifetime,
     /// In bytes, with a limit in bytes.
     pub weight: u32,

@@ -1,4 +1,4 @@
-//! What simulators of a cache have in common with it: the states of an entry, and an eviction policy without a store. Pure.
+//! The rules that simulators of a cache share with it: the states of an entry, and an eviction policy without a store. Pure.
 //!
 //! ```
 //! use std::time::Duration;
@@ -159,7 +159,7 @@ impl Evictor {
         self.policy.on_remove(&mut self.entries, entry);
     }
 
-    /// Chooses an entry and forgets it; `None`: there are no entries.
+    /// Chooses an entry and forgets it; `None` without entries.
     pub fn evict(&mut self) -> Option<u32> {
         self.policy.evict(&mut self.entries)
     }

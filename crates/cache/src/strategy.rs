@@ -106,7 +106,7 @@ impl Strategy {
         self.limit.as_ref().map_or(Ok(()), Limit::check)
     }
 
-    /// The age from which a value is not served any more; `None`: there is no limit.
+    /// The age from which a value is not served any more; `None`: unlimited.
     #[must_use]
     pub fn max_served_age(&self) -> Option<Duration> {
         Some(self.ttl?.saturating_add(self.stale_for()))

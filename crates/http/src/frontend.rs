@@ -20,7 +20,7 @@
 //! Behind the PROXY protocol a connection is admitted before its client is known; if that client has more than an eighth of a
 //! full table, the new connection is closed.
 //!
-//! If there is no connection to close, a new plain connection gets a 503 and a new encrypted one is closed. When file descriptors run out,
+//! Without a connection to close, a new plain connection gets a 503 and a new encrypted one is closed. When file descriptors run out,
 //! connections are closed in the same order. The new connection takes one that was kept in `reserve`: it is served if another one
 //! closes for it, and otherwise refused in the same way.
 //!

@@ -54,7 +54,7 @@ pub struct ServerLimits {
     pub when_full: WhenFull,
 }
 
-/// What happens to a new connection while `connections_max` are open.
+/// How a new connection is treated while `connections_max` are open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
     /// It waits for another one to end.
@@ -70,7 +70,7 @@ pub struct Connections {
     free: Arc<Semaphore>,
 }
 
-/// A thread of a server, with a runtime of its own. When this is dropped, it is told, and awaited.
+/// A thread of a server, with a runtime of its own. A drop stops it and waits for its end.
 #[derive(Debug)]
 pub struct ServerThread {
     stop: watch::Sender<bool>,
@@ -127,8 +127,8 @@ pub fn runtime() -> io::Result<runtime::Runtime> {
 }
 
 impl ServerThread {
-    /// Starts a thread that awaits what `start` returns. `start` is called within the runtime of that thread, with what tells that this
-    /// was dropped.
+    /// Starts a thread that awaits the future of `start`, which is called within the runtime of that thread. Its argument becomes true
+    /// when this is dropped.
     pub fn run<F, E>(
         name: &str,
         start: impl FnOnce(watch::Receiver<bool>) -> Result<F, E> + Send + 'static,
@@ -162,7 +162,7 @@ impl ServerThread {
         Ok(Self { stop, thread })
     }
 
-    /// Serves a bound socket. `respond` is called within the runtime, and returns what answers requests.
+    /// Serves a bound socket. `respond` is called within the runtime, and returns the function that answers requests.
     pub fn serve<S, F, B>(
         name: &str,
         listener: StdListener,

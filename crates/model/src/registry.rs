@@ -112,11 +112,11 @@ impl<T: Named> IntoIterator for &Registry<T> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown {kind} `{name}`: {remedy}")]
 pub struct UnknownName {
-    /// What was looked for.
+    /// [`Named::KIND`].
     pub kind: &'static str,
     /// The unknown name.
     pub name: String,
-    /// What to write.
+    /// The nearest name, or all of them.
     pub remedy: String,
 }
 

@@ -62,7 +62,7 @@ pub(super) trait EvictionPolicy: Debug + Default {
     /// The entry leaves for another reason than eviction.
     fn on_remove(&mut self, entries: &mut impl PolicyEntries, slot: Slot);
 
-    /// Chooses an entry and forgets it; `None`: there are no entries.
+    /// Chooses an entry and forgets it; `None` without entries.
     fn evict(&mut self, entries: &mut impl PolicyEntries) -> Option<Slot>;
 
     /// Forgets the entry that is next in the policy's order, the one of least use first, for a [switch](super::switch)

@@ -1,4 +1,4 @@
-//! What sends the requests of a connection.
+//! The sending half of a connection, over HTTP/1.1 or HTTP/2.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What all connections of an upstream share, and how an exchange on one of them fails.
+//! The state that all connections of an upstream share, and the errors of an exchange on one of them.
 
 use std::{future::Future, pin::pin};
 

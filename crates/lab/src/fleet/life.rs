@@ -51,7 +51,7 @@ pub(super) struct Life {
     ready: u32,
     /// When it stops being fresh.
     pub(super) expires: Ticks,
-    /// The expiry of the value that is there until then; 0: there is no value.
+    /// The expiry of the value that is there until then; 0: absent.
     expires_before: Ticks,
 }
 
@@ -84,7 +84,7 @@ impl Life {
         self.ready & Self::FROM_TIER != 0
     }
 
-    /// The expiry of the value that is there at `now`; 0: there is no value.
+    /// The expiry of the value that is there at `now`; 0: absent.
     pub(super) fn expires_at(self, now: Ticks) -> Ticks {
         if now < self.ready() { self.expires_before } else { self.expires }
     }
@@ -114,7 +114,7 @@ impl States {
         expires.saturating_sub(self.early)
     }
 
-    /// The state of a value that expires then; 0: there is no value.
+    /// The state of a value that expires then; 0: absent.
     #[inline]
     pub(super) fn state(self, expires: Ticks, now: Ticks) -> FreshnessState {
         if expires == 0 {

@@ -97,7 +97,7 @@ fn pause(failures: u32, retry_after: Option<Duration>) -> Duration {
     backoff.max(retry_after.unwrap_or_default()).min(PAUSE_MAX)
 }
 
-/// What the collector asks for, as a number of seconds; dates are ignored.
+/// The pause that the collector asks for in seconds; dates are ignored.
 fn retry_after(reply: &Response<Bytes>) -> Option<Duration> {
     reply.headers().get(RETRY_AFTER)?.to_str().ok()?.parse().ok().map(Duration::from_secs)
 }
