@@ -22,6 +22,7 @@ use stockade_bench::{
         report,
     },
 };
+use stockade_record::clock;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -41,7 +42,7 @@ fn main() -> Result<ExitCode> {
     let rows = run_all(&scenarios)?;
     let moka = machine::version("moka").ok_or("Cargo.lock has no moka")?;
     // The day of an RFC 3339 time.
-    let page = report::markdown(&scenarios, &rows, &moka, &machine::now()[..10]);
+    let page = report::markdown(&scenarios, &rows, &moka, &clock::now()[..10]);
     if writes {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(PAGE);
         fs::create_dir_all(path.parent().expect("a folder"))?;

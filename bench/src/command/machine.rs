@@ -5,7 +5,6 @@ use std::{fs, path::Path, process::Command, thread, time::Duration};
 use serde::{Deserialize, Serialize};
 use stockade_lab::host;
 use stockade_model::proc::CpuTicks;
-use stockade_record::clock;
 
 /// The versions of the Rust peers.
 const LOCK: &str = include_str!("../../Cargo.lock");
@@ -41,12 +40,6 @@ pub fn busy_share() -> f64 {
     let Some(before) = CpuTicks::now() else { return 0.0 };
     thread::sleep(Duration::from_secs(1));
     CpuTicks::now().and_then(|now| now.busy_share_since(before)).unwrap_or_default()
-}
-
-/// The current time, RFC 3339 in UTC.
-#[must_use]
-pub fn now() -> String {
-    clock::now()
 }
 
 /// The commit of the sources; `unknown` outside of a repository.

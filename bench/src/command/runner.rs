@@ -16,10 +16,12 @@ use tokio::{
     time::{sleep, timeout},
 };
 
+use stockade_record::clock;
+
 use crate::{
     command::{
         fold::rows,
-        machine::{Machine, busy_share, commit, now, version},
+        machine::{Machine, busy_share, commit, version},
         options::Options,
         record::{Record, SittingRecord},
         report,
@@ -145,7 +147,7 @@ impl Running {
         let (peers, missing): (Vec<_>, Vec<_>) =
             bench.peers.iter().map(|peer| (*peer, version(peer))).partition(|(_, version)| version.is_some());
         let record = Record {
-            began: now(),
+            began: clock::now(),
             commit: commit(),
             machine: Machine::this(),
             peers: peers

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, Method, Request, Response, Uri,
     header::{CONNECTION, HOST, USER_AGENT},
-    uri::PathAndQuery,
+    uri::{Authority, PathAndQuery},
 };
 use http_body::Body as _;
 use http_body_util::{BodyExt, Full};
@@ -90,7 +90,7 @@ trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
-/// Why there is no reply.
+/// An exchange without a complete reply.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The host has no address.
@@ -110,25 +110,28 @@ pub enum ClientError {
     TooLarge,
 }
 
+/// Whether the server of a URL takes TLS, its host without brackets, and its port. `None`: not an `http:` or `https:` URL with a host.
+#[must_use]
+pub fn endpoint(uri: &Uri) -> Option<(bool, &str, u16)> {
+    let (is_encrypted, default_port) = match uri.scheme_str()? {
+        "http" => (false, 80),
+        "https" => (true, 443),
+        _ => return None,
+    };
+    let host = uri.host()?.trim_matches(['[', ']']);
+    (!host.is_empty()).then(|| (is_encrypted, host, uri.port_u16().unwrap_or(default_port)))
+}
+
 impl HttpUrl {
     pub fn parse(text: &str) -> Result<Self, UrlFault> {
         let uri: Uri = text.parse().map_err(|_| UrlFault::Malformed)?;
-        let is_encrypted = match uri.scheme_str() {
-            Some("http") => false,
-            Some("https") => true,
-            _ => return Err(UrlFault::Malformed),
-        };
-        let authority = uri.authority().ok_or(UrlFault::Malformed)?;
-        if authority.as_str().contains('@') {
+        let authority = uri.authority().map_or("", Authority::as_str).to_owned();
+        if authority.contains('@') && matches!(uri.scheme_str(), Some("http" | "https")) {
             return Err(UrlFault::Credentials);
         }
-        let host = authority.host().trim_matches(['[', ']']).to_owned();
-        if host.is_empty() {
-            return Err(UrlFault::Malformed);
-        }
-        let port = authority.port_u16().unwrap_or(if is_encrypted { 443 } else { 80 });
+        let (is_encrypted, host, port) = endpoint(&uri).ok_or(UrlFault::Malformed)?;
         let path = uri.path_and_query().map_or("/", PathAndQuery::as_str).to_owned();
-        Ok(Self { is_encrypted, host, port, authority: authority.to_string(), path })
+        Ok(Self { is_encrypted, host: host.to_owned(), port, authority, path })
     }
 
     /// Scheme, host and port.

@@ -127,32 +127,28 @@ impl<'a> LoadRecord<'a> {
     /// # Errors
     /// The first one of its files. The load is not affected.
     pub fn finish(
-        mut self,
+        self,
         summary: &Summary,
         expectations: &[Expectation],
         verdict: Verdict,
         was_cancelled: bool,
     ) -> Result<(), StorageError> {
-        let run = summary.run(ARM, self.users);
-        let fold = std::mem::replace(&mut self.fold, self.results.fold(None));
-        self.results.add(&run, fold);
-        let record = &mut self.record;
+        let Self { mut record, mut results, fold, users, recorder, failed, mut observer, .. } = self;
+        let run = summary.run(ARM, users);
+        results.add(&run, fold);
         record.runs.push(run);
         record.interrupted = was_cancelled;
         record.in_progress = false;
-        record.hypotheses = expectations
-            .iter()
-            .map(|expectation| Hypothesis {
-                text: expectation.expr.clone(),
-                verdict: expectation.verdict,
-                expect: vec![expectation.clone()],
-            })
-            .collect();
+        let hypotheses = expectations.iter().map(|expectation| Hypothesis {
+            text: expectation.expr.clone(),
+            verdict: expectation.verdict,
+            expect: vec![expectation.clone()],
+        });
+        record.hypotheses = hypotheses.collect();
         record.verdict = verdict;
-        let results = std::mem::take(&mut self.results);
-        self.write(|recorder, record| report::write(recorder, record, &results));
-        self.observer.on(&RunEvent::Finished { record: &self.record, results: &results });
-        self.failed.map_or(Ok(()), Err)
+        let written = recorder.map_or(Ok(()), |recorder| report::write(&recorder, &record, &results));
+        observer.on(&RunEvent::Finished { record: &record, results: &results });
+        failed.map_or(written, Err)
     }
 
     /// Nothing is written after an error.
@@ -275,13 +271,11 @@ impl Tally {
         self.response_sum.saturating_sub(self.send_lag_sum)
     }
 
-    /// Failed requests by the class of their failure, or by their status.
+    /// Failed requests by the name of the class of their failure, or by their status.
     #[must_use]
     pub fn errors_by_class(&self) -> BTreeMap<String, u64> {
         let failures = self.failures.iter().map(|(class, count)| ((*class).to_owned(), *count));
-        let is_failed = |(status, _): &(&u16, &u64)| !(200..400).contains(*status) && **status != 0;
-        let statuses = self.status_codes.iter().filter(is_failed);
-        failures.chain(statuses.map(|(status, count)| (format!("status {status}"), *count))).collect()
+        failures.chain(self.failed_by_status()).collect()
     }
 }
 

@@ -13,7 +13,7 @@ use http::{HeaderName, HeaderValue, Method};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use stockade_model::{
     message::shown,
-    units::{format_duration, parse_duration},
+    units::{format_duration, parse_duration, text},
 };
 
 use crate::{
@@ -21,10 +21,7 @@ use crate::{
     template::{CONNECTION_HEADERS, RequestTemplate},
 };
 
-/// The most bytes of a body that each request has.
-pub const BODY_BYTES_MAX: u64 = 256 << 20;
-
-/// What each request has, and how connections and failures are treated.
+/// The parts of each request, and how connections and failures are treated.
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[cfg_attr(feature = "cli", derive(clap::Args))]
@@ -358,7 +355,7 @@ macro_rules! texts {
     ($($setting:ty),*) => {$(
         impl<'de> Deserialize<'de> for $setting {
             fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                String::deserialize(from)?.parse().map_err(D::Error::custom)
+                text::name(from)
             }
         }
 
@@ -373,21 +370,22 @@ macro_rules! texts {
 texts!(HeaderLine, MethodName, BodyDigest, ResolveRule, ConnectToRule);
 
 fn parse_timeout(text: &str) -> Result<Duration, String> {
-    match parse_duration(text) {
-        Ok(Duration::ZERO) => {
-            Err("a timeout of zero fails every request: write more, or leave it out".to_owned())
-        }
-        Ok(timeout) => Ok(timeout),
-        Err(error) => Err(error.to_string()),
+    above_zero(parse_duration(text).map_err(|error| error.to_string())?)
+}
+
+fn above_zero(timeout: Duration) -> Result<Duration, String> {
+    if timeout.is_zero() {
+        return Err("a timeout of zero fails every request: write more, or leave it out".to_owned());
     }
+    Ok(timeout)
 }
 
 fn timeout<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
-    parse_timeout(&String::deserialize(from)?).map(Some).map_err(D::Error::custom)
+    above_zero(text::deserialize(from)?).map(Some).map_err(D::Error::custom)
 }
 
 fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
-    parse_duration(&String::deserialize(from)?).map(Some).map_err(D::Error::custom)
+    text::deserialize(from).map(Some)
 }
 
 #[expect(clippy::ref_option, reason = "serde passes a reference")]
@@ -447,6 +445,8 @@ mod tests {
             ("redirects = 51", "write a number from 0 to 50"),
             ("retry_budget = 2", "write a number from 0 to 1"),
             ("timeout = \"2\"", "has no unit"),
+            ("timeout = 2", "`2` has no unit: write `2ms` or `2s`"),
+            ("method = 5", "expected a string"),
             ("sha256 = \"12\"", "64 hex digits"),
             ("resolve = [\"a\"]", "HOST:PORT:ADDR"),
         ] {

@@ -204,10 +204,14 @@ impl Tally {
     /// The failed requests by class: `status 503`, then the reasons of requests without a response.
     #[must_use]
     pub fn failed_by_class(&self) -> Vec<(String, u64)> {
-        let statuses = self.status_codes.iter().filter(|(status, _)| !matches!(status, 0 | 200..=399));
-        let statuses = statuses.map(|(status, count)| (format!("status {status}"), *count));
         let reasons = FailureClass::ALL.map(|class| (class.text().to_owned(), self.failures_of(class)));
-        statuses.chain(reasons).filter(|(_, count)| *count > 0).collect()
+        self.failed_by_status().chain(reasons).filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// Failed requests with a response: `status 503`.
+    pub(crate) fn failed_by_status(&self) -> impl Iterator<Item = (String, u64)> {
+        let statuses = self.status_codes.iter().filter(|(status, _)| !matches!(status, 0 | 200..=399));
+        statuses.map(|(status, count)| (format!("status {status}"), *count))
     }
 
     /// Response times of all requests: Vegeta's latencies.

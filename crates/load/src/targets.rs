@@ -12,6 +12,8 @@ pub mod vegeta;
 
 mod bodies;
 
+pub use bodies::{BODY_BYTES_MAX, read_body};
+
 use std::{fs::File, io::Read, path::Path};
 
 use http::Method;

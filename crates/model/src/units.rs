@@ -335,6 +335,21 @@ pub mod text {
         }
         from.deserialize_any(Visitor(PhantomData))
     }
+
+    /// The same for a name, which `5` would be, too: only a string is accepted.
+    pub fn name<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(from: D) -> Result<T, D::Error> {
+        struct Visitor<T>(PhantomData<T>);
+        impl<T: FromStr<Err: Display>> serde::de::Visitor<'_> for Visitor<T> {
+            type Value = T;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+            fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+                text.parse().map_err(E::custom)
+            }
+        }
+        from.deserialize_str(Visitor(PhantomData))
+    }
 }
 
 /// 0 of two zeros.

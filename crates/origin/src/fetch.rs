@@ -21,7 +21,7 @@ use http_body_util::Full;
 use percent_encoding::percent_decode_str;
 use rustls::ClientConfig;
 use stockade_http::{
-    client::{AGENT, ClientError, Connector},
+    client::{AGENT, ClientError, Connector, endpoint},
     location,
     tls::Trust,
 };
@@ -137,10 +137,8 @@ async fn fetch(
 
 async fn get(key: &FetchKey, bytes_left: &AtomicU64) -> Result<FetchedContent, FetchRequestFailure> {
     let FetchKey { uri, is_gzip } = key;
-    let is_encrypted = uri.scheme_str() == Some("https");
+    let (is_encrypted, host, port) = endpoint(uri).ok_or("it is not the URL of a server")?;
     let tls = if is_encrypted { Some(system_trust().await?) } else { None };
-    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
-    let port = uri.port_u16().unwrap_or(if is_encrypted { 443 } else { 80 });
     let mut connection =
         Connector::new(host, port, tls).connect().await.map_err(|error| root_cause(&error))?;
     let (mut content_left, mut is_too_large) = (CONTENT_BYTES_MAX, false);

@@ -69,7 +69,7 @@ pub fn load(args: &LoadArgs) -> Result<Exit, CommandError> {
     let recorder = place.as_deref().and_then(|place| {
         Recorder::create(place).inspect_err(|error| say!("the load has no record: {error}")).ok()
     });
-    let is_recorded = recorder.is_some();
+    let place = place.filter(|_| recorder.is_some());
     let head = Record { spec: settings::text(args), ..host::new_record(&title, load.seed) };
     let record = LoadRecord::start(&load, head, on.on.is_none(), recorder, Box::new(observers));
     let mut live = live.with_record(record);
@@ -94,8 +94,8 @@ pub fn load(args: &LoadArgs) -> Result<Exit, CommandError> {
     }
     match (recorded, place) {
         (Some(Err(error)), _) => say!("the load has no complete record: {error}"),
-        (_, Some(place)) if is_recorded => say!("record, report.md and report.html in {}", place.display()),
-        _ => {}
+        (_, Some(place)) => say!("record, report.md and report.html in {}", place.display()),
+        (_, None) => {}
     }
     telemetry.finish(|| openmetrics::snapshot(&summary));
     // The report comes first: an output file that could not be written does not hide it.

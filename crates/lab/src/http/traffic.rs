@@ -1,8 +1,6 @@
 //! The traffic of targets over HTTP.
 
 use std::{
-    fs::File,
-    io::Read,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -13,10 +11,10 @@ use stockade_load::{
     keys::Keys,
     plan::{ClosedLoop, EndCondition, Plan},
     schedule::{Schedule, ScheduleLimitError},
-    settings::{BODY_BYTES_MAX, RequestSettings},
+    settings::RequestSettings,
     targets::{
         log::{AccessLog, HostHeader, LogInput, LogReader, ReplayError, ReplayOptions},
-        siege, vegeta,
+        read_body, siege, vegeta,
     },
     template::RequestTemplate,
     traffic::{CacheBust, RequestOrder, Traffic as RequestStream, TrafficOptions},
@@ -24,13 +22,13 @@ use stockade_load::{
 };
 use stockade_model::{seed::Seed, units::stretched};
 
-use super::{HttpError, settings::file_error};
+use super::HttpError;
 use crate::target::Facts;
 
 #[derive(Clone, Debug)]
 pub struct HttpTraffic {
     pub requests: RequestPlan,
-    /// What each request has, and how it is sent.
+    /// The parts of each request, and how it is sent.
     pub request: RequestSettings,
     /// The most requests of an open load in flight; `None`: the most that the machine supports.
     pub max_in_flight: Option<usize>,
@@ -239,9 +237,10 @@ impl RequestSource {
         let at = |path: &str| base.url(path).map_err(|error| HttpError::Path(format!("`{path}`: {error}")));
         match self {
             Self::Path { path, keys } => {
-                let body = request.body.as_ref().map(|body| read_body(&files.join(body))).transpose()?;
+                let body = request.body.as_ref().map(|body| read_body(files, body)).transpose();
+                let body = body.map_err(HttpError::Path)?;
                 let target = RequestTemplate::new(request.method_with(body.is_some()), at(path)?);
-                let target = RequestTemplate { body: body.unwrap_or_default().into(), ..target };
+                let target = RequestTemplate { body: body.unwrap_or_default(), ..target };
                 Ok((vec![target], RequestOrder::Sequential, *keys))
             }
             Self::File { format, file, is_random, hosts } => {
@@ -262,20 +261,6 @@ impl RequestSource {
             }
         }
     }
-}
-
-/// The body of every request, at most [`BODY_BYTES_MAX`].
-fn read_body(path: &Path) -> Result<Vec<u8>, HttpError> {
-    let mut body = Vec::new();
-    let file = File::open(path).and_then(|file| file.take(BODY_BYTES_MAX + 1).read_to_end(&mut body));
-    file.map_err(file_error(path))?;
-    if body.len() as u64 > BODY_BYTES_MAX {
-        return Err(HttpError::Path(format!(
-            "{} is larger than 256 MiB: send a smaller body",
-            path.display()
-        )));
-    }
-    Ok(body)
 }
 
 impl RequestPace {

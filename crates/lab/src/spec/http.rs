@@ -4,10 +4,7 @@ mod load;
 
 use std::{net::SocketAddr, ops::Range, time::Duration};
 
-use serde::{
-    Deserialize,
-    de::{DeserializeOwned, Visitor},
-};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 use stockade_cache::spec::{
     TomlError,
@@ -339,8 +336,8 @@ fn missing(what: &str, remedy: &str) -> TomlError {
 
 /// Takes the keys of `[load]` that are flags of `stockade load`, too.
 fn request_settings(table: &mut Table<'_>) -> Result<RequestSettings, TomlError> {
-    let known = keys_of::<RequestSettings>();
-    let further = keys_of::<HttpLoadTable>();
+    let known = tables::keys_of::<RequestSettings>();
+    let further = tables::keys_of::<HttpLoadTable>();
     let Some((_, value)) = table.iter_mut().find(|(key, _)| key.get_ref() == "load") else {
         return Ok(RequestSettings::default());
     };
@@ -360,38 +357,6 @@ fn request_settings(table: &mut Table<'_>) -> Result<RequestSettings, TomlError>
         }
     }
     tables::read(taken, span)
-}
-
-/// The keys of a table, as its reader declares them.
-fn keys_of<T: DeserializeOwned>() -> &'static [&'static str] {
-    struct Keys<'a>(&'a mut &'static [&'static str]);
-
-    impl<'de> serde::Deserializer<'de> for Keys<'_> {
-        type Error = serde::de::value::Error;
-
-        fn deserialize_struct<V: Visitor<'de>>(
-            self,
-            _: &'static str,
-            fields: &'static [&'static str],
-            visitor: V,
-        ) -> Result<V::Value, Self::Error> {
-            *self.0 = fields;
-            self.deserialize_any(visitor)
-        }
-
-        fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Self::Error> {
-            Err(serde::de::Error::custom("there is no value"))
-        }
-
-        serde::forward_to_deserialize_any! {
-            bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct newtype_struct
-            seq tuple tuple_struct map enum identifier ignored_any
-        }
-    }
-
-    let mut keys: &[&str] = &[];
-    let _ = T::deserialize(Keys(&mut keys));
-    keys
 }
 
 /// The settings of the proxy, as written: `[proxy]`, and `[cache]`, which stays in the table and is validated

@@ -40,6 +40,39 @@ pub(super) fn read<T: DeserializeOwned>(table: Table<'_>, span: Range<usize>) ->
     T::deserialize(Deserializer::from(Spanned::new(span, table))).map_err(|error| unreadable(&error))
 }
 
+/// The keys of a table, as its reader declares them.
+#[cfg(feature = "http")]
+pub(super) fn keys_of<T: DeserializeOwned>() -> &'static [&'static str] {
+    struct Keys<'a>(&'a mut &'static [&'static str]);
+
+    impl<'de> serde::Deserializer<'de> for Keys<'_> {
+        type Error = serde::de::value::Error;
+
+        fn deserialize_struct<V: serde::de::Visitor<'de>>(
+            self,
+            _: &'static str,
+            fields: &'static [&'static str],
+            visitor: V,
+        ) -> Result<V::Value, Self::Error> {
+            *self.0 = fields;
+            self.deserialize_any(visitor)
+        }
+
+        fn deserialize_any<V: serde::de::Visitor<'de>>(self, _: V) -> Result<V::Value, Self::Error> {
+            Err(serde::de::Error::custom("there is no value"))
+        }
+
+        serde::forward_to_deserialize_any! {
+            bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct newtype_struct
+            seq tuple tuple_struct map enum identifier ignored_any
+        }
+    }
+
+    let mut keys: &[&str] = &[];
+    let _ = T::deserialize(Keys(&mut keys));
+    keys
+}
+
 /// The place of a key.
 pub(super) fn find(table: &Table<'_>, name: &str) -> Span {
     table.keys().find(|key| key.get_ref() == name).map(Spanned::span)

@@ -19,7 +19,12 @@ pub(super) struct BodyFiles<'a> {
 }
 
 /// The most bytes of all bodies together, since they stay in memory.
-const BYTES_MAX: u64 = 256 << 20;
+pub const BODY_BYTES_MAX: u64 = 256 << 20;
+
+/// The content of one file, or an error with its remedy.
+pub fn read_body(folder: &Path, name: &Path) -> Result<Bytes, String> {
+    BodyFiles::in_folder(folder).read(name)
+}
 
 impl<'a> BodyFiles<'a> {
     /// Resolves names in a folder.
@@ -28,7 +33,7 @@ impl<'a> BodyFiles<'a> {
     }
 
     /// The content of a file, or an error with its remedy.
-    pub fn read(&mut self, name: &str) -> Result<Bytes, String> {
+    pub fn read(&mut self, name: impl AsRef<Path>) -> Result<Bytes, String> {
         let path = self.folder.join(name);
         if let Some(bytes) = self.files.get(&path) {
             return Ok(bytes.clone());
@@ -36,7 +41,7 @@ impl<'a> BodyFiles<'a> {
         let error = |message: String| format!("the body `{}`: {message}", shown(&path.display().to_string()));
         let mut bytes = Vec::new();
         let file = open_file(&path).map_err(error)?;
-        let left = BYTES_MAX - self.bytes;
+        let left = BODY_BYTES_MAX - self.bytes;
         file.take(left + 1).read_to_end(&mut bytes).map_err(|io| error(format!("cannot read it: {io}")))?;
         if bytes.len() as u64 > left {
             return Err(error(

@@ -79,6 +79,14 @@ pub enum HostHeader {
     Logged,
 }
 
+impl HostHeader {
+    /// For a switch: that of the line, or that of the base URL.
+    #[must_use]
+    pub const fn logged_if(is_wanted: bool) -> Self {
+        if is_wanted { Self::Logged } else { Self::OfUrl }
+    }
+}
+
 /// The methods that are replayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReplayedMethods {

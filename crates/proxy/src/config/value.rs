@@ -1,20 +1,17 @@
 //! Values of the file: each is read from the text that a user writes, and shown in the same form.
 
-use std::{fmt, marker::PhantomData, net::SocketAddr, str::FromStr, time::Duration};
+use std::{fmt, net::SocketAddr, str::FromStr, time::Duration};
 
 use http::{HeaderName, Uri, uri::PathAndQuery};
 #[cfg(feature = "schema")]
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{
-    Deserialize, Deserializer, Serialize, Serializer,
-    de::{Error, Visitor},
-};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use stockade_cache::spec::value::bounded_integers;
 #[cfg(feature = "schema")]
 use stockade_cache::spec::value::{SizeValue, TextSchema as _, duration_schema};
-use stockade_cache::spec::value::{TextValue, bounded_integers};
 use stockade_model::{
     rate::Rate,
-    units::{UnitError, format_exact_duration, format_exact_size, parse_duration, parse_size},
+    units::{UnitError, format_exact_duration, format_exact_size, parse_duration, parse_size, text},
 };
 use stockade_source::SourceUrl;
 
@@ -23,12 +20,13 @@ use super::{
     shadow::{GhostPolicy, GhostSize, GhostTtlText},
 };
 
-/// Types that a string is parsed into, and that are shown as one, each with its JSON schema.
+/// Types that a string is parsed into, and that are shown as one, each with its JSON schema. `parsed`: a number instead of the string is
+/// refused by the parser, which knows the remedy. `name`: a number could be one, and is refused.
 macro_rules! text_values {
     ($read:ident: $($name:ty: $schema:expr;)*) => {$(
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                $read(from)
+                text::$read(from)
             }
         }
 
@@ -53,33 +51,8 @@ macro_rules! text_values {
     )*};
 }
 
-/// A number instead of the text is refused by its parser, which names the unit that is missing.
-fn with_unit<'de, T: FromStr<Err: fmt::Display>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
-    TextValue::deserialize(from).map(|value| value.0)
-}
-
-/// A number is not a name.
-fn name<'de, T: FromStr<Err: fmt::Display>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
-    struct Text<T>(PhantomData<T>);
-
-    impl<T: FromStr<Err: fmt::Display>> Visitor<'_> for Text<T> {
-        type Value = T;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a string")
-        }
-
-        // Here, so that the error has the place of the text.
-        fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
-            text.parse().map_err(E::custom)
-        }
-    }
-
-    from.deserialize_str(Text(PhantomData))
-}
-
 text_values! {
-    with_unit:
+    parsed:
     PlainDuration: duration_schema(false);
     PositiveDuration: duration_schema(false);
     OrNone<PositiveDuration>: duration_schema(true);
@@ -88,20 +61,20 @@ text_values! {
     HeadSize: SizeValue::schema();
     GhostSize: json_schema!({ "type": "string" });
     GhostTtlText: json_schema!({ "type": "string" });
+    SocketAddress: json_schema!({ "type": "string" });
+    ProbePath: json_schema!({ "type": "string", "pattern": "^/" });
+    OriginAddress: json_schema!({ "type": "string" });
+    PathPattern: json_schema!({ "type": "string", "pattern": "^/[^*?# ]*\\*?$" });
+    GhostPolicy: json_schema!({ "type": "string" });
 }
 
 text_values! {
     name:
-    SocketAddress: json_schema!({ "type": "string" });
     Name: json_schema!({ "type": "string", "pattern": "^[A-Za-z0-9_.-]{1,64}$" });
     AdminHost: json_schema!({ "type": "string" });
-    ProbePath: json_schema!({ "type": "string", "pattern": "^/" });
     HeaderFieldName: json_schema!({ "type": "string" });
-    OriginAddress: json_schema!({ "type": "string" });
     HostPattern: json_schema!({ "type": "string" });
-    PathPattern: json_schema!({ "type": "string", "pattern": "^/[^*?# ]*\\*?$" });
     NamePattern: json_schema!({ "type": "string" });
-    GhostPolicy: json_schema!({ "type": "string" });
 }
 
 bounded_integers! {

@@ -6,9 +6,8 @@ use stockade_load::{
     generator::{LoadTest, Share},
     plan::{ClosedLoop, EndCondition, Plan},
     schedule::{ArrivalProcess, DURATION_MAX, Rate, Schedule, ScheduleLimitError, Step},
-    settings::BODY_BYTES_MAX,
     targets::{
-        FILE_BYTES_MAX, TargetFileError,
+        BODY_BYTES_MAX, FILE_BYTES_MAX, TargetFileError,
         log::{AccessLog, HostHeader, LogInput, LogReader},
         siege, vegeta,
     },
@@ -212,7 +211,7 @@ fn replayed(
     let base: BaseUrl = url.parse().map_err(usage)?;
     let inputs: Vec<_> = args.replay.iter().cloned().map(LogInput::from).collect();
     let reader = LogReader::open(&inputs, args.input.clone()).map_err(usage)?;
-    let hosts = if args.replay_hosts { HostHeader::Logged } else { HostHeader::OfUrl };
+    let hosts = HostHeader::logged_if(args.replay_hosts);
     let mut log = AccessLog::read(reader, &base, hosts).map_err(usage)?;
     if log.skipped().total() > 0 {
         say!("left out of the log: {}", log.skipped());

@@ -1,6 +1,12 @@
 //! The settings of a load in its record, in the form of an experiment file, without anything secret.
 
-use std::{fmt::Write, path::Path};
+use std::{
+    fmt::Write,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use stockade_model::units::format_duration;
 
 use crate::cli::LoadArgs;
 
@@ -16,10 +22,10 @@ pub fn text(args: &LoadArgs) -> String {
     let quoted = |value: &dyn ToString| format!("{:?}", value.to_string());
     let file = |path: &Path| quoted(&path.display());
     let files = |paths: &[_]| {
-        let paths: Vec<_> = paths.iter().map(|path: &std::path::PathBuf| file(path)).collect();
+        let paths: Vec<_> = paths.iter().map(|path: &PathBuf| file(path)).collect();
         (!paths.is_empty()).then(|| format!("[{}]", paths.join(", ")))
     };
-    let duration = |value: std::time::Duration| quoted(&stockade_model::units::format_duration(value));
+    let duration = |value: Duration| quoted(&format_duration(value));
     let flag = |is_set: bool| is_set.then(|| "true".to_owned());
     line("url", args.url.as_deref().map(|url| quoted(&without_query(url))));
     line("rate", args.rate.map(|rate| quoted(&rate)));

@@ -212,7 +212,8 @@ impl HttpLoadTable {
                     ],
                 )?;
                 let ReplayTable { log, speed, share, methods, hosts } = replay.get_ref();
-                let options = ReplayOptions { hosts: sent_hosts(*hosts), methods: (*methods).into() };
+                let options =
+                    ReplayOptions { hosts: HostHeader::logged_if(*hosts), methods: (*methods).into() };
                 let (log, speed, share) = (log.clone(), speed.0, share.0);
                 let replay = ReplaySettings { log, speed, share, options, duration };
                 vec![(None, RequestPlan::Replayed(replay))]
@@ -290,7 +291,7 @@ impl HttpLoadTable {
                     ));
                 }
                 let RequestFileTable { file, random, hosts } = table.get_ref();
-                let (file, is_random, hosts) = (file.clone(), *random, sent_hosts(*hosts));
+                let (file, is_random, hosts) = (file.clone(), *random, HostHeader::logged_if(*hosts));
                 Ok(RequestSource::File { format: *format, file, is_random, hosts })
             }
             (_, [(_, table), ..]) => Err(TomlError::new(
@@ -303,10 +304,6 @@ impl HttpLoadTable {
             )),
         }
     }
-}
-
-fn sent_hosts(are_kept: bool) -> HostHeader {
-    if are_kept { HostHeader::Logged } else { HostHeader::OfUrl }
 }
 
 /// Refuses the first of these keys that is present.
