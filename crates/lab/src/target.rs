@@ -252,7 +252,7 @@ pub struct Measurement {
     /// The counters of the cache, without those of its warm-up.
     pub counters: CacheCounters,
     /// The most bytes that the cache held, if they are limited.
-    pub bytes_max: Option<usize>,
+    pub peak_bytes: Option<usize>,
     /// Failed requests by message.
     pub errors: BTreeMap<String, u64>,
     /// The figures of a load over HTTP.

@@ -96,7 +96,7 @@ pub(super) fn run_record(
         episodes: requests.episodes,
         cache: record::CacheFigures {
             entries: usize::try_from(store.entries).unwrap_or(usize::MAX),
-            bytes_max: measured.bytes_max,
+            bytes_max: measured.peak_bytes,
             evicted: store.evicted_size,
             invalidated: store.invalidated,
             stores_refused: store.stores_refused,
@@ -150,7 +150,7 @@ mod tests {
             bytes_in: 0,
             service_sum: Duration::ZERO,
             counters: CacheCounters::default(),
-            bytes_max: None,
+            peak_bytes: None,
             errors: BTreeMap::new(),
             http: None,
         }
