@@ -34,7 +34,7 @@ pub(crate) fn lease_from(now: Nanos) -> Nanos {
 }
 
 /// The fault of an agent that gave no sign of life for [`LOST_AFTER`].
-pub(crate) fn lost(is_coordinator_connected: bool) -> String {
+pub(crate) fn lost_agent_fault(is_coordinator_connected: bool) -> String {
     let seconds = LOST_AFTER.as_secs_f64();
     let cause = if is_coordinator_connected {
         "its process, its machine or its network failed"
@@ -45,7 +45,7 @@ pub(crate) fn lost(is_coordinator_connected: bool) -> String {
 }
 
 /// The fault of an agent that stops by itself.
-pub(crate) fn silence() -> String {
+pub(crate) fn silent_coordinator_fault() -> String {
     format!("it heard nothing of the coordinator for {} s, and stopped", LOST_AFTER.as_secs_f64())
 }
 

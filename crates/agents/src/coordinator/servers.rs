@@ -31,7 +31,8 @@ use crate::{
     clock::{AgentClock, duration},
     wait::Ticks,
     wire::{
-        AgentInfo, AgentReply, AgentRequest, AgentStatus, LOST_AFTER, RunId, ServerId, Subject, encoded, lost,
+        AgentInfo, AgentReply, AgentRequest, AgentStatus, LOST_AFTER, RunId, ServerId, Subject, encoded,
+        lost_agent_fault,
     },
 };
 
@@ -173,7 +174,7 @@ async fn watch(
             }
         }
         for state in states.values_mut().filter(|state| now.saturating_sub(state.heard) > LOST_AFTER) {
-            state.fail(&lost(client.connection_state() == State::Connected));
+            state.fail(&lost_agent_fault(client.connection_state() == State::Connected));
         }
     }
 }
