@@ -327,7 +327,7 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
             setup,
             next: P::KNOWS_FUTURE.then(|| trace.next_positions()),
             policy: P::new(&PolicySetup {
-                keys: trace.keys(),
+                keys: trace.key_count(),
                 capacity,
                 unit: setup.capacity,
                 mean_weight,
@@ -335,7 +335,7 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
                 latency_ns: setup.latency_ns,
                 shipped,
             }),
-            keys: vec![absent; trace.keys()],
+            keys: vec![absent; trace.key_count()],
             present: Vec::new(),
             swept: 0,
             capacity,

@@ -470,7 +470,7 @@ impl Trace {
 
     /// The number of sampled keys.
     #[must_use]
-    pub fn keys(&self) -> usize {
+    pub fn key_count(&self) -> usize {
         self.keys
     }
 
