@@ -34,7 +34,7 @@ use crate::{
 use recording::IntervalSink;
 use recording::run_record;
 pub use repeats::UntilDecided;
-use repeats::{LookSchedule, Step};
+use repeats::{LookSchedule, NextAction};
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -291,9 +291,9 @@ impl ExperimentRun {
                 return Ok(false);
             }
             match self.looks.after(repeat, started.elapsed()) {
-                Step::End => break,
-                Step::Repeat => {}
-                Step::Look => {
+                NextAction::End => break,
+                NextAction::Repeat => {}
+                NextAction::Look => {
                     let open = self.judge();
                     if let Some(expr) = self.refuted_abort_claim() {
                         self.record.aborted = Some(format!("`{expr}` refuted after {repeat} repeats"));

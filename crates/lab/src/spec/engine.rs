@@ -25,7 +25,7 @@ use super::{
     load::{EngineLoadTable, LoadSpec},
     node_js_cache::{self, NodeJsTestCache},
     origin::OriginTable,
-    tables::{self, Table},
+    tables::{self, TomlTable},
     targets::LayerNames,
 };
 use crate::{
@@ -78,7 +78,7 @@ enum EngineKind {
 
 /// Reads the tables of one test and arm of the target `engine`.
 pub(super) fn read(
-    mut table: Table<'_>,
+    mut table: TomlTable<'_>,
     layer: LayerNames<'_>,
     span: Range<usize>,
 ) -> Result<Vec<Cell>, TomlError> {

@@ -36,15 +36,15 @@ pub struct RunView {
     steps: usize,
     /// Checks or measurements that have begun.
     begun: usize,
-    /// The present step.
-    step: Option<Step>,
+    /// The present check or measurement.
+    activity: Option<RunActivity>,
     /// The last burst that has ended.
     burst: Option<Box<Measurement>>,
     open_comparisons: Option<usize>,
     verdicts: Vec<(Verdict, String)>,
 }
 
-enum Step {
+enum RunActivity {
     Check(String),
     Measurement(Box<Measurement>),
 }
@@ -125,7 +125,7 @@ impl RunView {
             time_left,
             steps: 0,
             begun: 0,
-            step: None,
+            activity: None,
             burst: None,
             open_comparisons: None,
             verdicts: Vec::new(),
@@ -145,18 +145,18 @@ impl RunView {
             }
             RunEvent::Checking { test, arm } => {
                 self.begun += 1;
-                self.step = Some(Step::Check(place(test, arm)));
+                self.activity = Some(RunActivity::Check(place(test, arm)));
             }
             RunEvent::Measuring { measuring, .. } => {
                 self.begun += 1;
                 self.time_left.measure(measuring.test, measuring.arm, now);
-                let begins = Some(Step::Measurement(Box::new(Measurement::new(measuring, now))));
-                if let Some(Step::Measurement(ended)) = std::mem::replace(&mut self.step, begins) {
+                let begins = Some(RunActivity::Measurement(Box::new(Measurement::new(measuring, now))));
+                if let Some(RunActivity::Measurement(ended)) = std::mem::replace(&mut self.activity, begins) {
                     self.burst = Some(ended).filter(|ended| ended.lasts.is_none());
                 }
             }
             RunEvent::Second { interval, share } => {
-                if let Some(Step::Measurement(measurement)) = &mut self.step {
+                if let Some(RunActivity::Measurement(measurement)) = &mut self.activity {
                     measurement.add(interval, *share, now);
                 }
             }
@@ -180,10 +180,10 @@ impl RunView {
     }
 
     fn head(&self, width: usize, now: Duration, paint: Paint) -> String {
-        let mut right = match &self.step {
+        let mut right = match &self.activity {
             None => String::new(),
-            Some(Step::Check(_)) => format!("check {} of {}", self.begun, self.steps),
-            Some(Step::Measurement(_)) => format!("{} of {}", self.begun, self.steps),
+            Some(RunActivity::Check(_)) => format!("check {} of {}", self.begun, self.steps),
+            Some(RunActivity::Measurement(_)) => format!("{} of {}", self.begun, self.steps),
         };
         if let Some(open) = self.open_comparisons {
             let _ = write!(right, ", {open} open");
@@ -217,10 +217,10 @@ impl RunView {
 impl View for RunView {
     fn lines(&self, width: usize, now: Duration, paint: Paint) -> Vec<String> {
         let mut lines = vec![self.head(width, now, paint)];
-        match &self.step {
+        match &self.activity {
             None => lines.push("starting".to_owned()),
-            Some(Step::Check(place)) => lines.push(cut(place, width)),
-            Some(Step::Measurement(measurement)) => {
+            Some(RunActivity::Check(place)) => lines.push(cut(place, width)),
+            Some(RunActivity::Measurement(measurement)) => {
                 lines.push(measurement.progress(width, now, self.time_left.is_virtual()));
                 match &self.burst {
                     Some(ended) if measurement.latest.is_none() && measurement.lasts.is_none() => {
