@@ -16,7 +16,7 @@ use crate::{
     peaks::Peaks,
     recommend::{Peak, Recommendation},
     replay::{Replay, Ttl},
-    report::Plan,
+    report::CachePlan,
     routes::RouteTtls,
     trace::{Request, SECOND_NS, Trace},
 };
@@ -56,7 +56,7 @@ pub struct Outlook {
 
 /// Replays the conditions, with this many times the traffic; `None`: the log has no times, or no cache was chosen.
 #[must_use]
-pub fn outlook(plan: &Plan, growth: f64) -> Option<Outlook> {
+pub fn outlook(plan: &CachePlan, growth: f64) -> Option<Outlook> {
     let chosen = plan.recommendation.as_ref().ok().filter(|_| plan.has_times)?;
     let sampled = sample(&plan.trace);
     let trace = sampled.as_ref().unwrap_or(&plan.trace);
