@@ -184,7 +184,7 @@ pub struct Replay {
     pub age_max_ns: u64,
     /// The most loads in a second and in a minute.
     pub peaks: Peaks,
-    /// The same of the cold start: of all loads before [`Counted::cold_until_ns`](crate::Counted::cold_until_ns).
+    /// The same of the cold start: of all loads before [`CountedRequests::cold_until_ns`](crate::CountedRequests::cold_until_ns).
     pub cold_peaks: Peaks,
 }
 

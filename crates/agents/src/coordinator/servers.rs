@@ -31,8 +31,8 @@ use crate::{
     clock::{AgentClock, duration},
     wait::Ticks,
     wire::{
-        AgentInfo, AgentReply, AgentRequest, AgentStatus, LOST_AFTER, RunId, ServerId, Subject, encoded,
-        lost_agent_fault,
+        AgentInfo, AgentReply, AgentRequest, AgentStatus, LOST_AFTER, RunId, ServerId, SubjectPrefix,
+        encoded, lost_agent_fault,
     },
 };
 
@@ -58,7 +58,7 @@ pub(super) struct AgentMachine {
 pub(super) struct ServerSession {
     run: RunId,
     client: Client,
-    subject: Subject,
+    subject: SubjectPrefix,
     runtime: Handle,
     clock: AgentClock,
     states: Arc<Mutex<BTreeMap<String, MachineState>>>,
@@ -98,7 +98,7 @@ impl ServerSession {
     /// Starts the signs of life, which agents need from the first server on.
     pub(super) async fn start(
         client: &Client,
-        subject: &Subject,
+        subject: &SubjectPrefix,
         runtime: Handle,
     ) -> Result<Self, async_nats::SubscribeError> {
         let run = RunId::random();
