@@ -10,6 +10,7 @@ use stockade_model::{
 
 use stockade_record::{
     events::{Measuring, RunEvent, RunObserver},
+    judge::LOAD_ARM,
     metrics::{Fold, Results},
     record::{
         Arm, CacheFigures, Calls, Expectation, Extremes, HttpFigures, Hypothesis, Interval, LoadFigures,
@@ -25,9 +26,6 @@ use crate::{
     summary::Summary,
     tally::Tally,
 };
-
-/// The arm of a load's record.
-const ARM: &str = "load";
 
 /// The record of a load in progress.
 pub struct LoadRecord<'a> {
@@ -66,11 +64,11 @@ impl<'a> LoadRecord<'a> {
         let fold = results.fold(lasts);
         let record = Record {
             tests: vec![String::new()],
-            arms: vec![Arm { name: ARM.to_owned(), cache: None }],
+            arms: vec![Arm { name: LOAD_ARM.to_owned(), cache: None }],
             ..head
         };
         observer.on(&RunEvent::Begin { steps: 1 });
-        let measuring = Measuring { test: "", arm: ARM, repeat: 1, lasts, stages: &[] };
+        let measuring = Measuring { test: "", arm: LOAD_ARM, repeat: 1, lasts, stages: &[] };
         observer.on(&RunEvent::Measuring { measuring, record: &record, results: &results });
         let mut started = Self {
             record,
@@ -101,7 +99,7 @@ impl<'a> LoadRecord<'a> {
         let memory = self.is_sent_here.then(own_resident_bytes).flatten();
         let usage = memory.map(|rss_bytes| Usage { rss_bytes, cpu: progress.second.cpu.as_secs_f64() });
         let interval = Interval {
-            arm: ARM.to_owned(),
+            arm: LOAD_ARM.to_owned(),
             repeat: 1,
             second: end.as_secs().saturating_sub(1),
             outcomes: tally.request_outcomes(),
@@ -134,7 +132,7 @@ impl<'a> LoadRecord<'a> {
         was_cancelled: bool,
     ) -> Result<(), StorageError> {
         let Self { mut record, mut results, fold, users, recorder, failed, mut observer, .. } = self;
-        let run = summary.run(ARM, users);
+        let run = summary.run(users);
         results.add(&run, fold);
         record.runs.push(run);
         record.interrupted = was_cancelled;
@@ -163,13 +161,13 @@ impl<'a> LoadRecord<'a> {
 
 impl Summary {
     /// The record of the measured part, whose cache reports nothing but the outcomes in its headers.
-    fn run(&self, arm: &str, users: Option<usize>) -> Run {
+    pub(crate) fn run(&self, users: Option<usize>) -> Run {
         let tally = &self.measured;
         let duration = self.schedule_end - self.measured_from;
         let http = HttpFigures { users, stats_provider: StatsProvider::Unavailable, ..self.http_figures() };
         Run {
             test: String::new(),
-            arm: arm.to_owned(),
+            arm: LOAD_ARM.to_owned(),
             repeat: 1,
             load: LoadFigures::Open(self.open_figures(duration)),
             whole_ms_sum: None,
@@ -222,7 +220,7 @@ impl Summary {
         let late = generator.late.clone();
         let is_other = |reason: &&String| Some(*reason) != late.as_ref();
         let invalid: Vec<_> = generator.invalid_reasons.iter().filter(is_other).cloned().collect();
-        let of_times = generator.time_reason_count - usize::from(late.is_some());
+        let of_times = generator.time_reason_count.saturating_sub(usize::from(late.is_some()));
         let notes = [
             late.clone(),
             note_of_unknown_freshness(tally.hits_of_unknown_freshness),

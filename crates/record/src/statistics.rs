@@ -10,6 +10,7 @@
 
 use std::ops::{Add, Mul};
 
+use crate::histogram::Statistic;
 use statrs::distribution::{ChiSquared, ContinuousCDF, Normal, StudentsT};
 
 /// The probability of any false verdict on times in a file, or in a comparison of two records.
@@ -65,16 +66,10 @@ pub struct Bounds {
 }
 
 impl AssumedSpread {
-    /// Of a statistic (`p99`, `max`) of a load of this length in seconds, if that is known.
+    /// Of a statistic of a load of this length in seconds, if that is known.
     #[must_use]
-    pub fn of_undisturbed(statistic: &str, seconds: u64) -> Self {
-        let quantile = match statistic {
-            "max" => 1.0,
-            // A stall makes it longer by as much as p99, in about as long a load.
-            "mean" => 0.99,
-            percentile => quantile(percentile).unwrap_or_default(),
-        };
-        let is_stall = seconds > 0 && (1.0 - quantile) * (seconds as f64) < STALL_S;
+    pub fn of_undisturbed(statistic: Statistic, seconds: u64) -> Self {
+        let is_stall = seconds > 0 && (1.0 - statistic.quantile()) * (seconds as f64) < STALL_S;
         if is_stall { Self::Stall } else { Self::Machine }
     }
 
@@ -86,12 +81,6 @@ impl AssumedSpread {
             Self::Stall | Self::Disturbed => 1.4,
         }
     }
-}
-
-/// `p999` is 0.999; `None`: no percentile.
-#[must_use]
-pub fn quantile(statistic: &str) -> Option<f64> {
-    format!("0.{}", statistic.strip_prefix('p')?).parse().ok()
 }
 
 impl Quantity {

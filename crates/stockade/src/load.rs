@@ -40,8 +40,8 @@ fn sender(on: &OnArgs, stop: &CancellationToken) -> Result<Arc<dyn LoadRunner>, 
 
 /// Standard output has the report and nothing else.
 pub fn load(args: &LoadArgs) -> Result<Exit, CommandError> {
-    if let Some(bounds) = &args.capacity {
-        return capacity::search(args, bounds);
+    if let Some(claims) = &args.capacity {
+        return capacity::search(args, claims);
     }
     let LoadArgs { format, out, on, .. } = args;
     let mut load = resolve::load(args)?;
@@ -76,7 +76,7 @@ pub fn load(args: &LoadArgs) -> Result<Exit, CommandError> {
     let LoadTestRun { summary, end } = ready.run(&mut live, &stop)?;
     let was_cancelled = end.was_cancelled;
     let (record, finished) = live.finish();
-    let expectations = args.expect.iter().flat_map(|bounds| bounds.expectations(&summary, was_cancelled));
+    let expectations = args.expect.iter().flat_map(|claims| summary.judge(claims, was_cancelled));
     let options = ReportOptions { buckets: args.buckets.clone(), expectations: expectations.collect() };
     let verdict = verdict(&summary, &options.expectations, was_cancelled);
     let recorded =
