@@ -22,6 +22,7 @@ use stockade_record::{
 
 use crate::{
     generator::{LoadProgress, LoadTest},
+    plan::Plan,
     report::REPORT_OUTCOMES,
     summary::Summary,
     tally::Tally,
@@ -39,6 +40,7 @@ pub struct LoadRecord<'a> {
     /// Connections of a closed loop.
     users: Option<usize>,
     sent: u64,
+    plan: Plan,
     warmup: Duration,
     /// False: agents send the load.
     is_sent_here: bool,
@@ -68,7 +70,8 @@ impl<'a> LoadRecord<'a> {
             ..head
         };
         observer.on(&RunEvent::Begin { steps: 1 });
-        let measuring = Measuring { test: "", arm: LOAD_ARM, repeat: 1, lasts, stages: &[] };
+        let requests = load.plan.requests().filter(|_| lasts.is_none());
+        let measuring = Measuring { test: "", arm: LOAD_ARM, repeat: 1, lasts, requests, stages: &[] };
         observer.on(&RunEvent::Measuring { measuring, record: &record, results: &results });
         let mut started = Self {
             record,
@@ -78,6 +81,7 @@ impl<'a> LoadRecord<'a> {
             requests: load.plan.requests(),
             users: Some(load.plan.connections_max()).filter(|connections| *connections > 0),
             sent: 0,
+            plan: load.plan.clone(),
             warmup,
             is_sent_here,
             observer,
@@ -92,10 +96,11 @@ impl<'a> LoadRecord<'a> {
     pub fn second(&mut self, progress: &LoadProgress<'_>) {
         let end = progress.elapsed().saturating_sub(self.warmup);
         self.sent += progress.tally.requests();
-        if progress.is_warmup() || end.is_zero() {
-            return;
-        }
         let tally = progress.tally;
+        if progress.is_warmup() || end.is_zero() {
+            let left = self.warmup.saturating_sub(progress.elapsed());
+            return self.observer.on(&RunEvent::WarmingUp { requests: tally.requests(), left });
+        }
         let memory = self.is_sent_here.then(own_resident_bytes).flatten();
         let usage = memory.map(|rss_bytes| Usage { rss_bytes, cpu: progress.second.cpu.as_secs_f64() });
         let interval = Interval {
@@ -107,6 +112,8 @@ impl<'a> LoadRecord<'a> {
             retries: Some(tally.retries),
             dropped: Some(progress.second.dropped),
             usage: usage.map(|usage| (Role::Load, usage)).into_iter().collect(),
+            status_codes: tally.status_codes.clone(),
+            errors: tally.errors_by_class(),
             times: tally.recorded_times(),
             ..Interval::default()
         };
@@ -117,7 +124,9 @@ impl<'a> LoadRecord<'a> {
             (None, Some(requests)) => self.sent as f64 / requests.max(1) as f64,
             (None, None) => 0.0,
         };
-        self.observer.on(&RunEvent::Second { interval: &interval, share: share.min(1.0) });
+        let from = progress.elapsed().saturating_sub(Duration::from_secs(1));
+        let asked = self.plan.expected_requests(from, progress.elapsed());
+        self.observer.on(&RunEvent::Second { interval: &interval, share: share.min(1.0), asked });
     }
 
     /// Completes the record with its reports.

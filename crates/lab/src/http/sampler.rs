@@ -344,6 +344,8 @@ impl Observer for Sampler<'_> {
             }),
             usage,
             disturbance,
+            status_codes: progress.tally.status_codes.clone(),
+            errors: progress.tally.errors_by_class(),
             holds: (self.readings.stats_provider == StatsProvider::Cache).then_some(CacheContents {
                 entries,
                 bytes,

@@ -52,6 +52,8 @@ impl<'a> IntervalSink<'a> {
             age_max_ms: open.and_then(|open| open.age_max).map(milliseconds),
             usage: second.usage,
             holds: second.holds,
+            status_codes: second.status_codes,
+            errors: second.errors,
             disturbance: second.disturbance,
             times: second.times,
         };

@@ -1,7 +1,9 @@
 //! The highest rate at which claims hold: one trial after the other.
 
 use serde_json::json;
+use stockade_lab::host;
 use stockade_load::{
+    LoadRecord,
     generator::LoadTestRun,
     schedule::Rate,
     search::{Search, SearchOptions, SearchResult, SearchStatus, TrialVerdict},
@@ -47,7 +49,9 @@ pub fn search(args: &LoadArgs, claims: &LoadClaims) -> Result<Exit, CommandError
     let loads = sender(&args.on, &stop)?;
     while let Some(trial) = search.next_trial() {
         load.plan = resolve::trial_plan(trial.rate, args)?;
-        let mut live = LiveReport::new(&load, None, None)?.with_figures(telemetry.figures());
+        let head = host::new_record("", load.seed);
+        let record = LoadRecord::start(&load, head, args.on.on.is_none(), None, super::screen(&load));
+        let mut live = LiveReport::new(&load, (None, None), telemetry.figures(), record)?;
         let LoadTestRun { summary, end } = loads.prepare(&load)?.run(&mut live, &stop)?;
         drop(live);
         if end.was_cancelled {
