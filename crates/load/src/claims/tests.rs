@@ -75,7 +75,7 @@ fn invalid_claim_has_a_remedy() {
         ("p0 < 1s", "`p0` is not a percentile: write one above 0 and at most 100, such as p99.9"),
         ("response.p < 1s", "unknown metric `response.p`: did you mean `response.p50`?"),
         ("p99 == 5ms", "measured times are never equal: compare them with <, <=, > or >="),
-        ("success > 99%", "`99%`: write a number"),
+        ("success > 99%", "`99%`: write a share, such as 0.99"),
         ("failed < 5ms", "a number is compared with a time"),
         ("failed < inf", "unknown metric `inf`: docs/reference/metrics.md lists them"),
         ("failed(1s..2s) == 0", "a claim about a load is about the whole: remove the window"),

@@ -412,6 +412,9 @@ fn constant(token: &str) -> Option<Result<(Expr, FigureUnit), String>> {
         let constant = number.is_finite().then_some((Expr::Constant(number), FigureUnit::Number));
         return Some(constant.ok_or_else(|| format!("`{token}` is too large: write a number below 1e308")));
     }
+    if let Some(percent) = token.strip_suffix('%').and_then(|percent| percent.parse::<f64>().ok()) {
+        return Some(Err(format!("`{token}`: write a share, such as {}", percent / 100.0)));
+    }
     if token.contains('/') {
         return None;
     }

@@ -274,22 +274,34 @@ mod of_load {
     fn load_shows_rate_times_statuses_and_failures() {
         let mut view = start(Some(60 * SECOND), None);
         seconds(&mut view, &[50, 100, 90]);
-        insta::assert_snapshot!(lines(&view, 79, time(3.4)), @"");
-        insta::assert_snapshot!(lines(&view, 39, time(3.4)), @"");
+        insta::assert_snapshot!(lines(&view, 79, time(3.4)), @r"
+        60s at 100/s, localhost   [##............................]  3s of 60s, 57s left
+        requests                                              ▄██ 90/s, asked 100
+        response p50 6ms  p99 11.9ms  max 12ms
+        status   200 81  503 9
+        problems 9 failed, 24 in all (status 503: 24); send lag p99 3ms
+        ");
+        insta::assert_snapshot!(lines(&view, 39, time(3.4)), @"B");
     }
 
     #[test]
     fn load_of_requests_shows_their_number() {
         let mut view = start(None, Some(1_000));
         seconds(&mut view, &[50, 100]);
-        insta::assert_snapshot!(lines(&view, 79, time(2.1)), @"");
+        insta::assert_snapshot!(lines(&view, 79, time(2.1)), @r"
+        60s at 100/s, localhost          [#.............................]  150 requests
+        requests                                               ▄█ 100/s, asked 100
+        response p50 6ms  p99 11.9ms  max 12ms
+        status   200 90  503 10
+        problems 10 failed, 15 in all (status 503: 15); send lag p99 3ms
+        ");
     }
 
     #[test]
     fn load_that_has_not_started_or_warms_up_says_so() {
         let mut view = start(Some(60 * SECOND), None);
-        insta::assert_snapshot!(lines(&view, 39, Duration::ZERO), @"");
+        insta::assert_snapshot!(lines(&view, 39, Duration::ZERO), @"60s at 100/s, localhost        starting");
         view.apply(&RunEvent::WarmingUp { requests: 100, left: 4 * SECOND }, SECOND);
-        insta::assert_snapshot!(lines(&view, 39, SECOND), @"");
+        insta::assert_snapshot!(lines(&view, 39, SECOND), @"E");
     }
 }

@@ -83,6 +83,6 @@ fn stopped_search_is_invalid() {
         Running::start(&sandbox, &["load", &url, "--capacity", "p99 < 1m", "--from", "1/s", "-d", "1h"], "");
     stub.next();
     let output = running.stopped_by(Signal::INT);
-    let expected = "p99 < 60s: no rate has been tried\nINVALID: interrupted before the search ended\n";
+    let expected = "p99 < 1m: no rate has been tried\nINVALID: interrupted before the search ended\n";
     assert_eq!((output.code, output.stdout.as_str()), (98, expected), "{}", output.stderr);
 }

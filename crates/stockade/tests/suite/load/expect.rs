@@ -26,8 +26,8 @@ fn supported_claims_exit_with_0() {
     assert_eq!(
         verdicts,
         [
-            "supported     success >= 0.999",
-            "supported     p999 < 10s",
+            "supported     success>=0.999",
+            "supported     p999<10s",
             "supported     response.p99.9 < 10s",
             "supported     failed == 0"
         ]
