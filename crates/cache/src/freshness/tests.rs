@@ -254,8 +254,34 @@ fn value_of_another_node_lives_no_longer_than_this_one_permits() {
             "{own:?} {fresh_s:?} {is_negative}"
         );
     }
+    // Xfetch knows from the load of the other node how early it refreshes.
+    let xfetch = lifetimes(|strategy| strategy.refresh = Refresh::XFetch { beta: 1.0 });
+    let load_duration = Duration::from_millis(20);
+    let kept = RemoteTimes { age: secs(1), load_duration, fresh_for: Some(secs(10)), is_negative: false };
+    let own = xfetch.life(None, at(99_000), load_duration, no_share);
+    let other = xfetch.resume(None, now, kept);
+    assert_eq!((other.due, other.expires, other.spans), (own.due, own.expires, own.spans));
     assert_eq!(expires(&for_ever, None, Some(30), false), at(129_000));
     assert_eq!(expires(&for_ever, None, None, false), Time::NEVER);
+}
+
+#[test]
+fn lifetime_continues_in_another_process() {
+    let early = lifetimes(|strategy| strategy.refresh = Refresh::Early { at: 0.8 });
+    let xfetch = lifetimes(|strategy| strategy.refresh = Refresh::XFetch { beta: 1.0 });
+    let swr = lifetimes(|strategy| strategy.swr = Duration::from_secs(5));
+    let took = Duration::from_millis(20);
+    let times = |life: &Lifetime| (life.loaded, life.due, life.expires, life.spans);
+    for rules in [early, xfetch, swr] {
+        let life = rules.life(None, at(50_000), took, no_share);
+        let later = LifetimeRecord::new(&life, at(53_000)).resume(at(3_003_000));
+        assert_eq!(times(&later), times(&rules.life(None, at(3_000_000), took, no_share)));
+    }
+    let not_found = LifetimeRecord::new(&Lifetime::negative(at(50_000), at(60_000)), at(53_000));
+    assert_eq!(times(&not_found.resume(at(103_000))), times(&Lifetime::negative(at(100_000), at(110_000))));
+    let for_ever = Lifetime::new(at(50_000), Time::NEVER, Time::NEVER, Spans::NONE);
+    let later = LifetimeRecord::new(&for_ever, at(53_000)).resume(at(103_000));
+    assert_eq!(times(&later), (at(100_000), Time::NEVER, Time::NEVER, Spans::NONE));
 }
 
 /// Compares the draws of a rule at 20 distances from expiry with `exp(-distance / (delta * beta))`. Returns
