@@ -508,15 +508,15 @@ fn caller_whose_deadline_has_passed_leads_a_load_without_a_leader() {
 #[test]
 fn load_has_a_bounded_number_of_leaders() {
     let coalescer: Arc<Coalescer<u8, Answer>> = Coalescer::new(Seed(1), || Err("lost"));
+    let hedge_after = Some(Duration::from_nanos(1));
     // The budget permits ten hedges.
     for _ in 0..1_000 {
-        let leader = coalescer.join(&1, Time::ZERO, None, |_| FAR, || None::<()>, |_| true);
+        let leader = coalescer.join(&1, Time::ZERO, hedge_after, |_| FAR, || None::<()>, |_| true);
         assert!(matches!(leader, JoinOutcome::Lead(_)));
     }
     let mut leaders = Vec::new();
     let mut waiters = Vec::new();
     for now in 0..8 {
-        let hedge_after = Some(Duration::from_nanos(1));
         match coalescer.join(&0, Time::from_nanos(now), hedge_after, |_| FAR, || None::<()>, |_| true) {
             JoinOutcome::Lead(leader) => leaders.push(leader),
             JoinOutcome::Wait(waiter, _) => waiters.push(waiter),
