@@ -234,6 +234,8 @@ fn figures_are_those_of_independent_replays() {
         };
         assert!((given.loss_of_half - (ratios(size / 2) - ratios(size))).abs() < 1e-9, "{size}");
         assert!((given.gain_of_double - (ratios(size) - ratios(2 * size))).abs() < 1e-9, "{size}");
+        // Three quarters of 40 minutes count.
+        assert!((given.loads_per_s - own / 1_800.0).abs() < 0.01, "{size}: {}", given.loads_per_s);
         assert!(
             given.loss_of_half < given.point.miss_ratio,
             "{size}: half of the room costs some of the hits"
