@@ -81,7 +81,7 @@ fn count(number: usize, name: &str) -> String {
     format!("{number} {name}{}", if number == 1 { "" } else { "s" })
 }
 
-type Run = fn() -> Observed;
+type ScenarioRun = fn() -> Observed;
 
 pub struct Scenario {
     /// On the command line.
@@ -93,12 +93,12 @@ pub struct Scenario {
     /// The cause of a difference. Empty where all caches behave as expected.
     pub why: &'static str,
     /// One of each [`Kind`]; `None`: it does not apply to that cache.
-    pub runs: [Option<Run>; 4],
+    pub runs: [Option<ScenarioRun>; 4],
 }
 
 impl Scenario {
     #[must_use]
-    pub fn run_of(&self, kind: Kind) -> Option<Run> {
+    pub fn run_of(&self, kind: Kind) -> Option<ScenarioRun> {
         self.runs[kind as usize]
     }
 }
@@ -107,7 +107,7 @@ impl Scenario {
 macro_rules! on_all {
     ($run:ident, $value:ty) => {
         [
-            Some($run::<stockade_cache::Cache<u64, $value>> as $crate::scenarios::Run),
+            Some($run::<stockade_cache::Cache<u64, $value>> as $crate::scenarios::ScenarioRun),
             Some($run::<stockade_cache::sync::Cache<u64, $value>>),
             Some($run::<moka::future::Cache<u64, $value>>),
             Some($run::<moka::sync::Cache<u64, $value>>),
@@ -119,7 +119,7 @@ macro_rules! on_all {
 macro_rules! on_tasks {
     ($run:ident, $value:ty) => {
         [
-            Some($run::<stockade_cache::Cache<u64, $value>> as $crate::scenarios::Run),
+            Some($run::<stockade_cache::Cache<u64, $value>> as $crate::scenarios::ScenarioRun),
             None,
             Some($run::<moka::future::Cache<u64, $value>>),
             None,

@@ -81,7 +81,7 @@ impl Question {
 
 /// One connection of a client. `{id}` in its text is unique for the case and the proxy; characters are bytes (Latin-1).
 #[derive(Clone, Debug)]
-pub struct Step {
+pub struct CaseStep {
     pub text: String,
     /// The methods of its requests, for the framing of the responses: true for HEAD.
     pub is_head: Vec<bool>,
@@ -91,7 +91,7 @@ pub struct Step {
     pub closes: bool,
 }
 
-impl Step {
+impl CaseStep {
     /// A connection with one request.
     #[must_use]
     pub fn one(text: impl Into<String>) -> Self {
@@ -183,7 +183,7 @@ pub struct Case {
     /// The section of the standard, such as `9112, 6.3`.
     pub clause: &'static str,
     pub asks: Vec<(Question, Reading)>,
-    pub steps: Vec<Step>,
+    pub steps: Vec<CaseStep>,
     /// The nth request gets the nth reply, later ones the last.
     pub replies: Vec<Reply>,
     /// How many requests the client sends, as the standard reads its bytes.
@@ -217,7 +217,7 @@ impl Case {
         name: impl Into<String>,
         clause: &'static str,
         reading: Reading,
-        step: Step,
+        step: CaseStep,
     ) -> Self {
         let mut case = Self::new(kind, name, clause).ask(Question::Forwarded, reading).step(step);
         case.has_victim = true;
@@ -231,7 +231,7 @@ impl Case {
     }
 
     #[must_use]
-    pub fn step(mut self, step: Step) -> Self {
+    pub fn step(mut self, step: CaseStep) -> Self {
         self.steps.push(step);
         self
     }

@@ -6,7 +6,7 @@ mod requests;
 mod responses;
 
 use super::{
-    case::{Case, Kind, Reading, Step},
+    case::{Case, CaseStep, Kind, Reading},
     table::{Row, parse},
 };
 
@@ -37,7 +37,7 @@ fn rows(file: &'static str) -> Vec<Row> {
 }
 
 /// A case about a request, from its row.
-fn request(kind: Kind, row: &Row, step: Step) -> Case {
+fn request(kind: Kind, row: &Row, step: CaseStep) -> Case {
     let reading = row.reading.unwrap_or(Reading::Unsettled);
     let mut case = Case::request(kind, row.name, row.clause, reading, step);
     case.exception = row.exception;

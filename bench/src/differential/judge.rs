@@ -101,7 +101,7 @@ fn lax_by_bytes(case: &Case, ours: &Observation) -> Option<String> {
 mod tests {
     use super::*;
     use crate::differential::{
-        case::{Question, Step},
+        case::{CaseStep, Question},
         wire::Fault,
     };
 
@@ -114,7 +114,7 @@ mod tests {
     }
 
     fn case(reading: Reading) -> Case {
-        Case::request(Kind::Framing, "a", "9112 6.3", reading, Step::get(""))
+        Case::request(Kind::Framing, "a", "9112 6.3", reading, CaseStep::get(""))
     }
 
     #[test]

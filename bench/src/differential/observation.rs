@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, io, thread, time::Duration};
 
 use super::{
-    case::{Case, EVIL, Kind, Question, Step, bytes},
+    case::{Case, CaseStep, EVIL, Kind, Question, bytes},
     client::{Exchange, exchange},
     origin::Origin,
     wire::{Fault, Message, Side, parse},
@@ -52,7 +52,7 @@ pub fn observe(address: &str, origin: &Origin, case: &Case, id: &str) -> io::Res
         served_before.push(origin.served());
         exchanges.push(run(address, step, id)?);
     }
-    let victim_step = Step::one("GET /{id}/victim HTTP/1.1\r\nHost: a.test\r\n\r\n");
+    let victim_step = CaseStep::one("GET /{id}/victim HTTP/1.1\r\nHost: a.test\r\n\r\n");
     let victim = case.has_victim.then(|| run(address, &victim_step, id)).transpose()?;
     let (mut requests, mut faults_sent) = (Vec::new(), Vec::new());
     for received in origin.end() {
@@ -66,7 +66,7 @@ pub fn observe(address: &str, origin: &Origin, case: &Case, id: &str) -> io::Res
     Ok(Evidence { exchanges, served_before, victim, requests, faults_sent }.observation(case, id))
 }
 
-fn run(address: &str, step: &Step, id: &str) -> io::Result<Exchange> {
+fn run(address: &str, step: &CaseStep, id: &str) -> io::Result<Exchange> {
     let text = bytes(&step.text.replace("{id}", id));
     exchange(address, &text, &step.is_head, step.responses, step.closes)
 }

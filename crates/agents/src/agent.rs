@@ -39,7 +39,9 @@ use crate::{
     clock::{AgentClock, Nanos},
     connection::{ConnectionError, ConnectionOptions, reason},
     wait::{pause, within},
-    wire::{AgentInfo, AgentReply, AgentRequest, AgentStatus, RunId, Subject, VERSION, encoded, is_name},
+    wire::{
+        AgentInfo, AgentReply, AgentRequest, AgentStatus, RunId, SubjectPrefix, VERSION, encoded, is_name,
+    },
 };
 
 /// An agent's name, its part of loads, and what it may reach.
@@ -48,7 +50,7 @@ pub struct AgentOptions {
     /// How to reach NATS.
     pub connection: ConnectionOptions,
     /// The first part of all subjects, which coordinators name as well.
-    pub subject: Subject,
+    pub subject: SubjectPrefix,
     /// The name in reports.
     pub name: String,
     /// Its part of a load, relative to the weights of the others.

@@ -29,7 +29,7 @@ use crate::{
     connection::{ConnectionError, ConnectionOptions, reason},
     wait::{Ticks, within},
     wire::{
-        ALIVE_INTERVAL, AgentInfo, AgentReply, AgentRequest, ControlMessage, RunId, Subject, VERSION,
+        ALIVE_INTERVAL, AgentInfo, AgentReply, AgentRequest, ControlMessage, RunId, SubjectPrefix, VERSION,
         encoded, is_name,
     },
 };
@@ -40,7 +40,7 @@ pub struct CoordinatorOptions {
     /// How to reach NATS.
     pub connection: ConnectionOptions,
     /// The first part of all subjects, which agents name as well.
-    pub subject: Subject,
+    pub subject: SubjectPrefix,
     /// Number of agents; `None`: those that are there.
     pub agents: Option<usize>,
     /// Only agents with all of these labels.
@@ -139,7 +139,7 @@ pub struct Coordinator {
     runtime: Runtime,
     client: Client,
     jetstream: JetStream,
-    subject: Subject,
+    subject: SubjectPrefix,
     clock: AgentClock,
     agents: Vec<AgentInfo>,
     /// The agents that run servers.
@@ -244,7 +244,7 @@ impl LoadRunner for Coordinator {
 }
 
 /// The stream of records and the store of loads. The error is the reason.
-async fn create_stores(jetstream: &JetStream, subject: &Subject) -> Result<(), String> {
+async fn create_stores(jetstream: &JetStream, subject: &SubjectPrefix) -> Result<(), String> {
     let records = stream::Config {
         name: subject.records_stream(),
         subjects: vec![subject.all_records()],

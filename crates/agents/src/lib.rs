@@ -31,4 +31,4 @@ pub use connection::{
 };
 pub use coordinator::{Coordinator, CoordinatorError, CoordinatorOptions, Waiting};
 pub use stockade_load::generator::CancellationToken;
-pub use wire::{AgentInfo, Subject, SubjectError};
+pub use wire::{AgentInfo, SubjectPrefix, SubjectPrefixError};

@@ -14,7 +14,7 @@ use stockade_record::histogram::Histogram;
 
 use crate::{
     rebalance::SecondLag,
-    wire::{AgentStatus, LOST_AFTER, RecordPart, lost},
+    wire::{AgentStatus, LOST_AFTER, RecordPart, lost_agent_fault},
 };
 
 /// The agents of a run, by index.
@@ -150,7 +150,7 @@ impl Roster {
     pub(crate) fn note_lost(&mut self, now: Duration, is_connected: bool) {
         for agent in self.agents.iter_mut().filter(|agent| agent.end.is_none()) {
             if now.saturating_sub(agent.seen) >= LOST_AFTER {
-                agent.fail(lost(is_connected));
+                agent.fail(lost_agent_fault(is_connected));
             }
         }
     }

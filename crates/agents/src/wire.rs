@@ -34,7 +34,7 @@ pub(crate) fn lease_from(now: Nanos) -> Nanos {
 }
 
 /// The fault of an agent that gave no sign of life for [`LOST_AFTER`].
-pub(crate) fn lost(is_coordinator_connected: bool) -> String {
+pub(crate) fn lost_agent_fault(is_coordinator_connected: bool) -> String {
     let seconds = LOST_AFTER.as_secs_f64();
     let cause = if is_coordinator_connected {
         "its process, its machine or its network failed"
@@ -45,38 +45,38 @@ pub(crate) fn lost(is_coordinator_connected: bool) -> String {
 }
 
 /// The fault of an agent that stops by itself.
-pub(crate) fn silence() -> String {
+pub(crate) fn silent_coordinator_fault() -> String {
     format!("it heard nothing of the coordinator for {} s, and stopped", LOST_AFTER.as_secs_f64())
 }
 
 /// The first part of all subjects: letters, digits, `-` and `_`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Subject(String);
+pub struct SubjectPrefix(String);
 
-/// A text is not a [`Subject`].
+/// A text is not a [`SubjectPrefix`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a subject: write letters, digits, `-` and `_`, such as `stockade`")]
-pub struct SubjectError(String);
+pub struct SubjectPrefixError(String);
 
-impl Default for Subject {
+impl Default for SubjectPrefix {
     fn default() -> Self {
         Self("stockade".to_owned())
     }
 }
 
-impl FromStr for Subject {
-    type Err = SubjectError;
+impl FromStr for SubjectPrefix {
+    type Err = SubjectPrefixError;
 
-    fn from_str(text: &str) -> Result<Self, SubjectError> {
+    fn from_str(text: &str) -> Result<Self, SubjectPrefixError> {
         let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
         if text.is_empty() || text.len() > 64 || !text.bytes().all(is_valid) {
-            return Err(SubjectError(text.to_owned()));
+            return Err(SubjectPrefixError(text.to_owned()));
         }
         Ok(Self(text.to_owned()))
     }
 }
 
-impl Subject {
+impl SubjectPrefix {
     /// As it is written after the URL of a server; empty for the default.
     pub(crate) fn suffix(&self) -> String {
         if *self == Self::default() { String::new() } else { format!(",{}", self.0) }
@@ -285,11 +285,11 @@ mod tests {
     #[test]
     fn subjects_have_no_wildcards() {
         for text in ["", "a.b", "a*", "a>", "a b", "ü"] {
-            assert!(text.parse::<Subject>().is_err(), "{text:?}");
+            assert!(text.parse::<SubjectPrefix>().is_err(), "{text:?}");
         }
         let run = RunId::try_from("0123456789abcdef".to_owned()).unwrap();
         assert_eq!(
-            "team-1".parse::<Subject>().unwrap().record(&run, "*"),
+            "team-1".parse::<SubjectPrefix>().unwrap().record(&run, "*"),
             "team-1.record.0123456789abcdef.*"
         );
     }

@@ -62,12 +62,12 @@ const LEADERS_MAX: u32 = 4;
 /// Loads in flight, one per key, with results of type `T`.
 #[derive(Debug)]
 pub struct Coalescer<K, T> {
-    tables: Sharded<Lock<Table<K, T>>>,
+    tables: Sharded<Lock<LoadMap<K, T>>>,
     lost_result: fn() -> T,
     budget: HedgeBudget,
 }
 
-type Table<K, T> = HashMap<K, Arc<InFlightLoad<K, T>>, FixedState>;
+type LoadMap<K, T> = HashMap<K, Arc<InFlightLoad<K, T>>, FixedState>;
 
 /// A caller that joins a load, and the runtime whose timer ends its wait.
 #[derive(Clone, Copy, Debug)]
@@ -244,7 +244,7 @@ impl<K: Hash + Eq + Clone, T: Clone> Coalescer<K, T> {
 }
 
 impl<K: Hash + Eq, T> Coalescer<K, T> {
-    fn table(&self, key: &K) -> &Lock<Table<K, T>> {
+    fn table(&self, key: &K) -> &Lock<LoadMap<K, T>> {
         self.tables.part(self.tables.hash(key))
     }
 
@@ -284,7 +284,7 @@ impl<K: Hash + Eq, T> InFlightLoad<K, T> {
         }
     }
 
-    fn remove_from(self: &Arc<Self>, table: &mut Table<K, T>) {
+    fn remove_from(self: &Arc<Self>, table: &mut LoadMap<K, T>) {
         if table.get(&self.key).is_some_and(|current| Arc::ptr_eq(current, self)) {
             table.remove(&self.key);
         }

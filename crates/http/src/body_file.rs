@@ -188,9 +188,14 @@ impl BodyFile {
         has_room
     }
 
-    /// Bounds the memory of bodies from now on, and returns the bytes for which there was no room since the last call.
-    pub fn set_bytes_max(&self, bytes_max: usize) -> usize {
+    /// Bounds the memory of bodies from now on.
+    pub fn set_bytes_max(&self, bytes_max: usize) {
         self.bytes_max.store(bytes_max, Relaxed);
+    }
+
+    /// The bytes for which there was no room since the last call.
+    #[must_use]
+    pub fn take_refused_bytes(&self) -> usize {
         self.refused_bytes.swap(0, Relaxed)
     }
 

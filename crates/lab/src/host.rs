@@ -14,7 +14,7 @@ use stockade_record::{
 
 /// Version, commit, and any optimisation level but 3: `0.1.0 (8bc1969b7c2e, opt-level 1)`.
 #[must_use]
-pub fn stockade() -> String {
+pub fn stockade_version() -> String {
     match option_env!("STOCKADE_BUILD") {
         Some(build) => format!("{} ({build})", env!("CARGO_PKG_VERSION")),
         None => env!("CARGO_PKG_VERSION").to_owned(),
@@ -57,7 +57,7 @@ pub fn new_record(title: &str, seed: Seed) -> Record {
         repeats: 1,
         clock: ClockKind::Live,
         started_at: clock::now(),
-        stockade: stockade(),
+        stockade: stockade_version(),
         commit: None,
         host: host(),
         planned: 1,

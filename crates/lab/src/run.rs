@@ -34,7 +34,7 @@ use crate::{
 use recording::IntervalSink;
 use recording::run_record;
 pub use repeats::UntilDecided;
-use repeats::{LookSchedule, Step};
+use repeats::{LookSchedule, NextAction};
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -291,9 +291,9 @@ impl ExperimentRun {
                 return Ok(false);
             }
             match self.looks.after(repeat, started.elapsed()) {
-                Step::End => break,
-                Step::Repeat => {}
-                Step::Look => {
+                NextAction::End => break,
+                NextAction::Repeat => {}
+                NextAction::Look => {
                     let open = self.judge();
                     if let Some(expr) = self.refuted_abort_claim() {
                         self.record.aborted = Some(format!("`{expr}` refuted after {repeat} repeats"));
@@ -356,7 +356,8 @@ impl ExperimentRun {
         let facts = cell.target.facts();
         // As the origin reads them.
         let stages = cell.target.stages(&self.environment);
-        let measuring = Measuring { test, arm, repeat, lasts: facts.duration, stages: &stages };
+        let measuring =
+            Measuring { test, arm, repeat, lasts: facts.duration, requests: None, stages: &stages };
         observer.on(&RunEvent::Measuring { measuring, record: &self.record, results: &self.results });
         let judge = EarlyJudge {
             claims: &self.experiment.claims,
@@ -378,7 +379,8 @@ impl ExperimentRun {
         let mut refuted: Option<(Refutation, String)> = None;
         let mut sink = |second: Second| {
             let end = second.second + 1;
-            observer.on(&RunEvent::Second { interval: &intake.take(second), share: cell.share(end) });
+            let interval = intake.take(second);
+            observer.on(&RunEvent::Second { interval: &interval, share: cell.share(end), asked: None });
             if refuted.is_some() {
                 return;
             }

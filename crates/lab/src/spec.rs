@@ -43,7 +43,7 @@ use stockade_record::{
     record::{ClockKind, NoiseArm, Reference},
 };
 use stockade_source::secrets::{masked_file, masked_message};
-use tables::{Layer, Table};
+use tables::{Layer, TomlTable};
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
@@ -326,7 +326,7 @@ const LAYERS: [&str; 3] = ["test", "arm", "reference"];
 fn read(name: &str, text: &str) -> Result<Experiment, TomlError> {
     let file = DeTable::parse(text).map_err(|error| tables::unreadable(&error))?;
     let span = file.span();
-    let (mut head, mut base, mut layers) = (Table::new(), Table::new(), Table::new());
+    let (mut head, mut base, mut layers) = (TomlTable::new(), TomlTable::new(), TomlTable::new());
     for (key, value) in file.into_inner() {
         let section = key.get_ref().as_ref();
         let part = match section {
@@ -411,7 +411,7 @@ type Cells = (Vec<String>, Vec<String>, Vec<Cell>);
 
 /// Lays every test and every arm over the base, and expands sweeps.
 fn cells(
-    base: &Table<'_>,
+    base: &TomlTable<'_>,
     span: Range<usize>,
     tests: &[Layer<'_>],
     arms: &[Layer<'_>],
@@ -581,7 +581,7 @@ fn audit(names: Names<'_>, cells: &[Cell]) -> Option<Claim> {
     })
 }
 
-fn reference(table: Table<'_>, names: Names<'_>) -> Result<(Reference, Vec<Selector>), TomlError> {
+fn reference(table: TomlTable<'_>, names: Names<'_>) -> Result<(Reference, Vec<Selector>), TomlError> {
     let mut source = String::new();
     let (mut figures, mut selectors) = (BTreeMap::new(), Vec::new());
     for (key, value) in table {

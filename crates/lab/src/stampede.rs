@@ -9,7 +9,7 @@ use stockade_record::{
 
 use crate::engine::{Burst, CancellationToken, DocumentSet, EngineError, EngineRuntime};
 
-/// One start: the results of each strategy under a number of workers.
+/// One series: the results of each strategy under a number of workers.
 #[derive(Clone, Debug, Default)]
 pub struct BurstSeries {
     /// Documents to choose from.
@@ -28,8 +28,8 @@ struct StampedeReport<'a> {
     runs: Vec<&'a record::BurstFigures>,
 }
 
-/// Runs one start: the bursts in turn, all on the same draw of documents.
-pub fn start(
+/// Runs one series: the bursts in turn, all on the same draw of documents.
+pub fn run_bursts(
     bursts: &[Burst],
     runtime: &EngineRuntime,
     documents: &DocumentSet,
@@ -37,36 +37,36 @@ pub fn start(
     stop: &CancellationToken,
     mut measuring: impl FnMut(&Burst),
 ) -> Result<BurstSeries, EngineError> {
-    let mut start = BurstSeries::default();
+    let mut series = BurstSeries::default();
     for burst in bursts {
         measuring(burst);
         let Some(measured) = runtime.burst(burst, documents, seed, stop, &mut |_| {})? else {
-            start.interrupted = true;
+            series.interrupted = true;
             break;
         };
         let record::LoadFigures::Burst(figures) = measured.load else { continue };
-        start.documents = figures.documents;
+        series.documents = figures.documents;
         let label = format!("{}, {} workers", burst.name, burst.workers);
         let failed =
             measured.errors.iter().map(|(message, count)| format!("{label}: {count} failed: {message}"));
-        start.complaints.extend(failed);
+        series.complaints.extend(failed);
         if measured.counters.requests.stores_dropped > 0 {
             let dropped = measured.counters.requests.stores_dropped;
-            start.complaints.push(format!("{label}: {dropped} stores dropped: the mailbox was full"));
+            series.complaints.push(format!("{label}: {dropped} stores dropped: the mailbox was full"));
         }
-        start.runs.push((figures, measured.whole_ms_sum.unwrap_or_default()));
+        series.runs.push((figures, measured.whole_ms_sum.unwrap_or_default()));
     }
-    Ok(start)
+    Ok(series)
 }
 
-/// The starts in the published layout, and a summary. Only a full mailbox makes a worker crash: without a mailbox
+/// All series in the published layout, and a summary. Only a full mailbox makes a worker crash: without a mailbox
 /// the column `crashed` shows `n/a`, unless workers failed for another reason.
 #[must_use]
-pub fn text(starts: &[BurstSeries], has_mailbox: bool) -> String {
-    let runs = |start: &BurstSeries| {
-        kazoo::start(start.documents, start.runs.iter().map(|(burst, sum)| (burst, *sum)))
+pub fn text(all: &[BurstSeries], has_mailbox: bool) -> String {
+    let runs = |series: &BurstSeries| {
+        kazoo::burst_series(series.documents, series.runs.iter().map(|(burst, sum)| (burst, *sum)))
     };
-    let mut text: String = starts.iter().filter(|start| !start.runs.is_empty()).map(runs).collect();
+    let mut text: String = all.iter().filter(|series| !series.runs.is_empty()).map(runs).collect();
     let headings = ["workers", "strategy", "DB operations", "store messages", "crashed"].map(str::to_owned);
     let row = |burst: &record::BurstFigures| {
         vec![
@@ -77,17 +77,17 @@ pub fn text(starts: &[BurstSeries], has_mailbox: bool) -> String {
             if has_mailbox || burst.failed > 0 { burst.failed.to_string() } else { "n/a".to_owned() },
         ]
     };
-    let rows: Vec<_> = starts.iter().flat_map(|start| &start.runs).map(|(burst, _)| row(burst)).collect();
+    let rows: Vec<_> = all.iter().flat_map(|series| &series.runs).map(|(burst, _)| row(burst)).collect();
     if !rows.is_empty() {
         text = [text, grid(&headings, &rows), String::new()].join("\n");
     }
     text
 }
 
-/// The starts in the shape of the JSON contract.
+/// All series in the shape of the JSON contract.
 #[must_use]
 #[expect(clippy::missing_panics_doc, reason = "figures are always JSON")]
-pub fn json(starts: &[BurstSeries]) -> String {
-    let runs = starts.iter().flat_map(|start| &start.runs).map(|(burst, _)| burst).collect();
+pub fn json(all: &[BurstSeries]) -> String {
+    let runs = all.iter().flat_map(|series| &series.runs).map(|(burst, _)| burst).collect();
     serde_json::to_string(&StampedeReport { runs }).expect("figures are JSON") + "\n"
 }

@@ -252,7 +252,7 @@ pub struct Measurement {
     /// The counters of the cache, without those of its warm-up.
     pub counters: CacheCounters,
     /// The most bytes that the cache held, if they are limited.
-    pub bytes_max: Option<usize>,
+    pub peak_bytes: Option<usize>,
     /// Failed requests by message.
     pub errors: BTreeMap<String, u64>,
     /// The figures of a load over HTTP.
@@ -318,6 +318,10 @@ pub struct Second {
     pub usage: BTreeMap<Role, record::Usage>,
     /// The content of a cache in another process.
     pub holds: Option<record::CacheContents>,
+    /// Requests by status, over HTTP; 0: no response.
+    pub status_codes: BTreeMap<u16, u64>,
+    /// Failed requests by the class of their failure, or by their status, over HTTP.
+    pub errors: BTreeMap<String, u64>,
     /// Something else that took processor time.
     pub disturbance: Option<record::Disturbance>,
 }

@@ -12,8 +12,8 @@
 //! - [`Tally`](tally::Tally) counts samples in HDR histograms, a second at a time. [`Summary`](summary::Summary) adds what
 //!   the generator measured of itself, and whether the run is valid.
 //! - [`report`] renders a summary, or encodes samples while the run continues.
-//! - [`Search`](search::Search) finds the highest rate at which bounds such as `p99 < 50ms` hold;
-//!   [`Bounds::expectations`](search::Bounds::expectations) are the verdicts on one load.
+//! - [`Search`](search::Search) finds the highest rate at which claims such as `p99 < 50ms` hold;
+//!   [`Summary::judge`](summary::Summary::judge) has the verdicts on one load.
 //!
 //! ```
 //! use std::{io, net::TcpListener, num::NonZeroUsize, sync::Arc, thread, time::Duration};
@@ -69,6 +69,8 @@ mod address_rules;
 mod allowed;
 #[cfg(feature = "http")]
 mod bundle;
+#[cfg(feature = "http")]
+mod claims;
 #[cfg(feature = "http")]
 mod client;
 #[cfg(feature = "http")]

@@ -10,6 +10,7 @@ use stockade_model::{
 
 use stockade_record::{
     events::{Measuring, RunEvent, RunObserver},
+    judge::LOAD_ARM,
     metrics::{Fold, Results},
     record::{
         Arm, CacheFigures, Calls, Expectation, Extremes, HttpFigures, Hypothesis, Interval, LoadFigures,
@@ -21,13 +22,11 @@ use stockade_record::{
 
 use crate::{
     generator::{LoadProgress, LoadTest},
+    plan::Plan,
     report::REPORT_OUTCOMES,
     summary::Summary,
     tally::Tally,
 };
-
-/// The arm of a load's record.
-const ARM: &str = "load";
 
 /// The record of a load in progress.
 pub struct LoadRecord<'a> {
@@ -41,6 +40,7 @@ pub struct LoadRecord<'a> {
     /// Connections of a closed loop.
     users: Option<usize>,
     sent: u64,
+    plan: Plan,
     warmup: Duration,
     /// False: agents send the load.
     is_sent_here: bool,
@@ -66,11 +66,12 @@ impl<'a> LoadRecord<'a> {
         let fold = results.fold(lasts);
         let record = Record {
             tests: vec![String::new()],
-            arms: vec![Arm { name: ARM.to_owned(), cache: None }],
+            arms: vec![Arm { name: LOAD_ARM.to_owned(), cache: None }],
             ..head
         };
         observer.on(&RunEvent::Begin { steps: 1 });
-        let measuring = Measuring { test: "", arm: ARM, repeat: 1, lasts, stages: &[] };
+        let requests = load.plan.requests().filter(|_| lasts.is_none());
+        let measuring = Measuring { test: "", arm: LOAD_ARM, repeat: 1, lasts, requests, stages: &[] };
         observer.on(&RunEvent::Measuring { measuring, record: &record, results: &results });
         let mut started = Self {
             record,
@@ -80,6 +81,7 @@ impl<'a> LoadRecord<'a> {
             requests: load.plan.requests(),
             users: Some(load.plan.connections_max()).filter(|connections| *connections > 0),
             sent: 0,
+            plan: load.plan.clone(),
             warmup,
             is_sent_here,
             observer,
@@ -94,14 +96,15 @@ impl<'a> LoadRecord<'a> {
     pub fn second(&mut self, progress: &LoadProgress<'_>) {
         let end = progress.elapsed().saturating_sub(self.warmup);
         self.sent += progress.tally.requests();
-        if progress.is_warmup() || end.is_zero() {
-            return;
-        }
         let tally = progress.tally;
+        if progress.is_warmup() || end.is_zero() {
+            let left = self.warmup.saturating_sub(progress.elapsed());
+            return self.observer.on(&RunEvent::WarmingUp { requests: tally.requests(), left });
+        }
         let memory = self.is_sent_here.then(own_resident_bytes).flatten();
         let usage = memory.map(|rss_bytes| Usage { rss_bytes, cpu: progress.second.cpu.as_secs_f64() });
         let interval = Interval {
-            arm: ARM.to_owned(),
+            arm: LOAD_ARM.to_owned(),
             repeat: 1,
             second: end.as_secs().saturating_sub(1),
             outcomes: tally.request_outcomes(),
@@ -109,6 +112,8 @@ impl<'a> LoadRecord<'a> {
             retries: Some(tally.retries),
             dropped: Some(progress.second.dropped),
             usage: usage.map(|usage| (Role::Load, usage)).into_iter().collect(),
+            status_codes: tally.status_codes.clone(),
+            errors: tally.errors_by_class(),
             times: tally.recorded_times(),
             ..Interval::default()
         };
@@ -119,7 +124,9 @@ impl<'a> LoadRecord<'a> {
             (None, Some(requests)) => self.sent as f64 / requests.max(1) as f64,
             (None, None) => 0.0,
         };
-        self.observer.on(&RunEvent::Second { interval: &interval, share: share.min(1.0) });
+        let from = progress.elapsed().saturating_sub(Duration::from_secs(1));
+        let asked = self.plan.expected_requests(from, progress.elapsed());
+        self.observer.on(&RunEvent::Second { interval: &interval, share: share.min(1.0), asked });
     }
 
     /// Completes the record with its reports.
@@ -134,7 +141,7 @@ impl<'a> LoadRecord<'a> {
         was_cancelled: bool,
     ) -> Result<(), StorageError> {
         let Self { mut record, mut results, fold, users, recorder, failed, mut observer, .. } = self;
-        let run = summary.run(ARM, users);
+        let run = summary.run(users);
         results.add(&run, fold);
         record.runs.push(run);
         record.interrupted = was_cancelled;
@@ -163,13 +170,13 @@ impl<'a> LoadRecord<'a> {
 
 impl Summary {
     /// The record of the measured part, whose cache reports nothing but the outcomes in its headers.
-    fn run(&self, arm: &str, users: Option<usize>) -> Run {
+    pub(crate) fn run(&self, users: Option<usize>) -> Run {
         let tally = &self.measured;
         let duration = self.schedule_end - self.measured_from;
         let http = HttpFigures { users, stats_provider: StatsProvider::Unavailable, ..self.http_figures() };
         Run {
             test: String::new(),
-            arm: arm.to_owned(),
+            arm: LOAD_ARM.to_owned(),
             repeat: 1,
             load: LoadFigures::Open(self.open_figures(duration)),
             whole_ms_sum: None,
@@ -222,7 +229,7 @@ impl Summary {
         let late = generator.late.clone();
         let is_other = |reason: &&String| Some(*reason) != late.as_ref();
         let invalid: Vec<_> = generator.invalid_reasons.iter().filter(is_other).cloned().collect();
-        let of_times = generator.time_reason_count - usize::from(late.is_some());
+        let of_times = generator.time_reason_count.saturating_sub(usize::from(late.is_some()));
         let notes = [
             late.clone(),
             note_of_unknown_freshness(tally.hits_of_unknown_freshness),

@@ -1,22 +1,16 @@
-//! A search for capacity: the highest rate at which some bounds hold.
+//! A search for capacity: the highest rate at which some claims hold.
 //!
-//! A [`Search`] proposes the next trial and records whether the [`Bounds`] held; it has no clock and sends nothing. It
-//! doubles the rate until the bounds do not hold, or the upper end is reached, and then halves the interval in between
+//! A [`Search`] proposes the next trial and records whether the claims held; it has no clock and sends nothing. It
+//! doubles the rate until the claims do not hold, or the upper end is reached, and then halves the interval in between
 //! until that is narrow enough.
 //!
-//! **Noise.** Every rate is tried several times, and passes if the bounds held in more than half of its trials. No lower
+//! **Noise.** Every rate is tried several times, and passes if the claims held in more than half of its trials. No lower
 //! rate is tried after one that passed, and no higher one after one that failed, so no two rates contradict each other.
 //! Trials of one rate can: [`SearchResult::unsteady`] lists the rates where they do, and next to the limit they show how
 //! sharp it is. An invalid trial, in which the generator was the bottleneck, counts as failed;
 //! [`SearchResult::is_generator_limited`] is true if only such trials failed.
 
-mod bound;
-mod expectation;
-mod metric;
-
 use std::{fmt, time::Duration};
-
-pub use bound::{Bound, BoundError, Bounds, BoundsVerdict, Violation};
 
 use crate::schedule::Rate;
 
@@ -70,6 +64,28 @@ pub struct Trial {
     pub repeat: u32,
 }
 
+/// The verdict of a trial.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TrialVerdict {
+    /// All claims held.
+    Held,
+    /// These claims did not hold, with their figures.
+    Failed(Vec<String>),
+    /// The run is invalid for these reasons.
+    Invalid(Vec<String>),
+}
+
+/// `p99 < 50ms: it was 73ms; failed == 0: it was 3`
+impl fmt::Display for TrialVerdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Held => f.write_str("held"),
+            Self::Failed(claims) => f.write_str(&claims.join("; ")),
+            Self::Invalid(reasons) => write!(f, "invalid: {}", reasons.join("; ")),
+        }
+    }
+}
+
 /// The recorded trial is not [`Search::next_trial`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unexpected trial {} at {}", .0.repeat + 1, .0.rate)]
@@ -78,12 +94,12 @@ pub struct UnexpectedTrial(pub Trial);
 /// A search in progress.
 ///
 /// ```
-/// use stockade_load::search::{BoundsVerdict, Search, SearchOptions};
+/// use stockade_load::search::{TrialVerdict, Search, SearchOptions};
 ///
 /// let mut search = Search::new(SearchOptions::new("100/s".parse()?))?;
 /// while let Some(trial) = search.next_trial() {
 ///     // A server that sustains 850 requests a second.
-///     let held = if trial.rate.per_second() <= 850.0 { BoundsVerdict::Held } else { BoundsVerdict::Violated(Vec::new()) };
+///     let held = if trial.rate.per_second() <= 850.0 { TrialVerdict::Held } else { TrialVerdict::Failed(Vec::new()) };
 ///     search.record(trial, held)?;
 /// }
 /// let found = search.result();
@@ -98,10 +114,10 @@ pub struct Search {
     rate_max: u32,
     highest_passed: Option<u32>,
     lowest_failed: Option<u32>,
-    trials: Vec<(Trial, BoundsVerdict)>,
+    trials: Vec<(Trial, TrialVerdict)>,
     /// The trials made at the current rate.
     made: u32,
-    /// Trials in which the bounds held.
+    /// Trials in which the claims held.
     held: u32,
 }
 
@@ -117,7 +133,7 @@ pub struct SearchResult<'a> {
     /// Rates with both held and failed trials, in the order of trials.
     pub unsteady: Vec<Rate>,
     /// All trials, in order.
-    pub trials: &'a [(Trial, BoundsVerdict)],
+    pub trials: &'a [(Trial, TrialVerdict)],
 }
 
 /// The state of a search: running, or the reason of its end.
@@ -167,7 +183,7 @@ impl Search {
     }
 
     /// Records the verdict of [`next_trial`](Self::next_trial).
-    pub fn record(&mut self, trial: Trial, verdict: BoundsVerdict) -> Result<(), UnexpectedTrial> {
+    pub fn record(&mut self, trial: Trial, verdict: TrialVerdict) -> Result<(), UnexpectedTrial> {
         let (Some(expected), Ok(candidate)) = (self.next_trial(), self.candidate()) else {
             return Err(UnexpectedTrial(trial));
         };
@@ -175,7 +191,7 @@ impl Search {
             return Err(UnexpectedTrial(trial));
         }
         self.made += 1;
-        self.held += u32::from(verdict == BoundsVerdict::Held);
+        self.held += u32::from(verdict == TrialVerdict::Held);
         self.trials.push((trial, verdict));
         if self.made == self.options.repeats {
             let passed = self.held > self.made / 2;
@@ -206,7 +222,7 @@ impl Search {
     #[must_use]
     pub fn result(&self) -> SearchResult<'_> {
         let unsteady = self.trials.chunk_by(|(one, _), (other, _)| one.rate == other.rate).filter(|trials| {
-            let held = trials.iter().filter(|(_, verdict)| *verdict == BoundsVerdict::Held).count();
+            let held = trials.iter().filter(|(_, verdict)| *verdict == TrialVerdict::Held).count();
             held > 0 && held < trials.len()
         });
         SearchResult {
@@ -245,19 +261,19 @@ fn requests_in(rate: Rate, per: Duration) -> u128 {
 
 impl SearchResult<'_> {
     /// The verdicts at the lowest rate that failed.
-    pub fn failed_trials(&self) -> impl Iterator<Item = &BoundsVerdict> {
+    pub fn failed_trials(&self) -> impl Iterator<Item = &TrialVerdict> {
         self.trials
             .iter()
             .filter(|(trial, _)| Some(trial.rate) == self.lowest_failed)
             .map(|(_, verdict)| verdict)
     }
 
-    /// True if the generator was the limit: no valid trial at the lowest failed rate violated a bound. The tested system
+    /// True if the generator was the limit: no valid trial at the lowest failed rate refuted a claim. The tested system
     /// may sustain more.
     #[must_use]
     pub fn is_generator_limited(&self) -> bool {
         self.lowest_failed.is_some()
-            && !self.failed_trials().any(|verdict| matches!(verdict, BoundsVerdict::Violated(_)))
+            && !self.failed_trials().any(|verdict| matches!(verdict, TrialVerdict::Failed(_)))
     }
 }
 

@@ -251,7 +251,7 @@ const OBJECTS: [&str; 12] = [
 /// The rows of [`JSON_FIELDS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the rows have the names")]
-pub enum Field {
+pub enum JsonField {
     Time,
     Request,
     Method,
@@ -318,7 +318,7 @@ impl<'a> JsonLine<'a> {
 
     /// The time in nanoseconds since 1970, if the line has one.
     pub fn at_ns(&self, times: &mut TimeParser) -> Result<Option<u64>, String> {
-        let Some((name, value)) = self.find(Field::Time) else { return Ok(None) };
+        let Some((name, value)) = self.find(JsonField::Time) else { return Ok(None) };
         let time = match value {
             JsonValue::Text(text) if let Some(date) = self.date() => {
                 times.parse_any(&format!("{date}T{text}Z"))
@@ -335,7 +335,7 @@ impl<'a> JsonLine<'a> {
 
     /// The date in UTC, where the time is a time of day: `date` and `time` of `CloudFront`.
     fn date(&self) -> Option<&str> {
-        match (self.find(Field::Time)?, self.find(Field::Date)?.1) {
+        match (self.find(JsonField::Time)?, self.find(JsonField::Date)?.1) {
             (("time", JsonValue::Text(time)), JsonValue::Text(date)) if !time.contains(['T', ' ']) => {
                 Some(date)
             }
@@ -345,11 +345,11 @@ impl<'a> JsonLine<'a> {
 
     /// Why the line is a message of a program: it names no request, or Caddy repeats in it the request of an access line.
     pub fn message(&self) -> Option<String> {
-        let is_missing = |field: &Field| self.find(*field).is_none();
-        if [Field::Request, Field::Method, Field::Url].iter().all(is_missing) {
-            return Some(missing(Field::Method));
+        let is_missing = |field: &JsonField| self.find(*field).is_none();
+        if [JsonField::Request, JsonField::Method, JsonField::Url].iter().all(is_missing) {
+            return Some(missing(JsonField::Method));
         }
-        match self.find(Field::Logger) {
+        match self.find(JsonField::Logger) {
             Some((_, JsonValue::Text(logger)))
                 if ["http.log.error", "http.handlers."].iter().any(|start| logger.starts_with(start)) =>
             {
@@ -364,21 +364,21 @@ impl<'a> JsonLine<'a> {
 
     /// The request. An error names the missing field.
     pub fn request(&self) -> Result<JsonRequest<'_>, String> {
-        let mut method = Field::Method;
-        if let Some((_, JsonValue::Text(request))) = self.find(Field::Request) {
-            if !request::is_method(request) || self.find(Field::Url).is_none() {
+        let mut method = JsonField::Method;
+        if let Some((_, JsonValue::Text(request))) = self.find(JsonField::Request) {
+            if !request::is_method(request) || self.find(JsonField::Url).is_none() {
                 return Ok(JsonRequest::Line(request));
             }
-            method = Field::Request;
+            method = JsonField::Request;
         }
-        let (method, url) = (self.required_text(method)?, self.required_text(Field::Url)?);
-        let query = match self.find(Field::Query) {
+        let (method, url) = (self.required_text(method)?, self.required_text(JsonField::Url)?);
+        let query = match self.find(JsonField::Query) {
             Some((_, JsonValue::Text(query))) => &**query,
             _ => "",
         };
         let has_query = query.is_empty() || query == "-" || url.contains('?');
         // The paths of Akamai begin after their slash.
-        let slash = if matches!(self.find(Field::Url), Some(("reqPath", _))) && !url.starts_with('/') {
+        let slash = if matches!(self.find(JsonField::Url), Some(("reqPath", _))) && !url.starts_with('/') {
             "/"
         } else {
             ""
@@ -391,11 +391,11 @@ impl<'a> JsonLine<'a> {
         Ok(JsonRequest::Parts(method, url))
     }
 
-    /// The unit of the [service time](Field::ServiceTime) in nanoseconds, which belongs to the format that has the name. `duration`
+    /// The unit of the [service time](JsonField::ServiceTime) in nanoseconds, which belongs to the format that has the name. `duration`
     /// is in milliseconds in the lines of Envoy, which have `start_time` and `response_code`, and else in seconds.
     #[must_use]
     pub fn service_time_unit_ns(&self) -> u64 {
-        match self.find(Field::ServiceTime) {
+        match self.find(JsonField::ServiceTime) {
             Some(("OriginDuration" | "Duration" | "event.duration" | "OriginResponseTime", _)) => 1,
             Some(("time_elapsed", _)) => MICROSECOND_NS,
             Some((
@@ -413,13 +413,13 @@ impl<'a> JsonLine<'a> {
 
     fn is_envoy(&self) -> bool {
         let is = |field, known| self.find(field).is_some_and(|(name, _)| name == known);
-        is(Field::Time, "start_time") && is(Field::Status, "response_code")
+        is(JsonField::Time, "start_time") && is(JsonField::Status, "response_code")
     }
 
     /// True if a cache answered, so that the service time is not that of its origin.
     #[must_use]
     pub fn is_hit(&self) -> bool {
-        match self.find(Field::CacheStatus) {
+        match self.find(JsonField::CacheStatus) {
             // Akamai: anything but 0 is a hit.
             Some(("cacheStatus", JsonValue::Number(number))) => number.as_u64() != Some(0),
             Some(("cacheStatus", JsonValue::Text(text))) => !matches!(&**text, "0" | "-" | ""),
@@ -429,7 +429,7 @@ impl<'a> JsonLine<'a> {
         }
     }
 
-    fn required_text(&self, field: Field) -> Result<&str, String> {
+    fn required_text(&self, field: JsonField) -> Result<&str, String> {
         match self.find(field) {
             None => Err(missing(field)),
             Some((_, JsonValue::Text(text))) => Ok(text),
@@ -439,7 +439,7 @@ impl<'a> JsonLine<'a> {
 
     /// The first name of a field that is present, and its value.
     #[must_use]
-    pub fn find(&self, field: Field) -> Option<(&'static str, &JsonValue<'a>)> {
+    pub fn find(&self, field: JsonField) -> Option<(&'static str, &JsonValue<'a>)> {
         let (name, value) = self.fields[field as usize].as_ref()?;
         Some((JSON_FIELDS[field as usize].1[usize::from(*name)], value))
     }
@@ -465,7 +465,7 @@ const SET_BY_SERVICES: [&str; 16] = [
     "x-envoy-",
 ];
 
-fn missing(field: Field) -> String {
+fn missing(field: JsonField) -> String {
     let (field, names) = JSON_FIELDS[field as usize];
     let can_choose = |name: &&&str| !SET_BY_SERVICES.iter().any(|start| name.starts_with(start));
     let names: Vec<_> = names.iter().filter(can_choose).copied().collect();

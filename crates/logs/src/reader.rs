@@ -300,7 +300,7 @@ impl<'a> LogReader<'a> {
 
     fn read(mut self, visit: &mut Visit<'_>) -> Result<LogSummary, LogError> {
         let is_forward = self.format.is_forward();
-        let mut run = Run {
+        let mut state = ReaderState {
             parser: self.format.line_parser(),
             summary: LogSummary {
                 format: self.format,
@@ -326,7 +326,7 @@ impl<'a> LogReader<'a> {
             is_stopped: false,
             is_forward,
         };
-        while !run.is_stopped {
+        while !state.is_stopped {
             let (name, input) = match (self.opened.pop_front(), self.inputs.front()) {
                 (Some(opened), _) => opened,
                 (None, Some(input)) => {
@@ -336,15 +336,15 @@ impl<'a> LogReader<'a> {
                 }
                 (None, None) => break,
             };
-            run.read(&name, input, visit)?;
+            state.read(&name, input, visit)?;
         }
-        run.check()?;
-        Ok(run.summary)
+        state.check()?;
+        Ok(state.summary)
     }
 }
 
-/// Logs while they are read.
-struct Run {
+/// The logs of a reader while they are read.
+struct ReaderState {
     /// None: the format has no lines.
     parser: Option<Box<dyn LineParser>>,
     summary: LogSummary,
@@ -367,7 +367,7 @@ struct Run {
     is_forward: bool,
 }
 
-impl Run {
+impl ReaderState {
     fn read(
         &mut self,
         name: &str,

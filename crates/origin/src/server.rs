@@ -24,7 +24,7 @@ use crate::{
     certificate::{CertificateError, CertificateSource, ServerTls},
     connection,
     connection_state::ListenerContext,
-    service::respond_with_page,
+    service::respond_with_admin_page,
     state::{AddRecipesError, OriginState},
 };
 
@@ -216,7 +216,7 @@ fn start_admin(listener: TcpListener, state: Arc<OriginState>, time: Precise) ->
         Ok(move |request: Request<_>| {
             let (state, time) = (Arc::clone(&state), time.clone());
             let (head, body) = request.into_parts();
-            async move { respond_with_page(&state, &time, head, body).await }
+            async move { respond_with_admin_page(&state, &time, head, body).await }
         })
     };
     ServerThread::serve("admin", listener, ADMIN_LIMITS, respond)

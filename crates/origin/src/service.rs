@@ -47,7 +47,7 @@ pub(crate) async fn respond(connection: Arc<OriginConnection>, request: Request<
     let is_head_request = head.method == Method::HEAD;
     let is_admin_path = path == "/_admin" || path.starts_with("/_admin/");
     if listener.has_admin_pages && is_admin_path {
-        return Ok(respond_with_page(&listener.state, &listener.time, head, body).await);
+        return Ok(respond_with_admin_page(&listener.state, &listener.time, head, body).await);
     }
     let guard = connection.open_request();
     let routes = listener.state.routes.load();
@@ -73,7 +73,7 @@ pub(crate) async fn respond(connection: Arc<OriginConnection>, request: Request<
 }
 
 /// Answers a request for an admin page.
-pub(crate) async fn respond_with_page(
+pub(crate) async fn respond_with_admin_page(
     state: &OriginState,
     time: &Precise,
     head: Parts,

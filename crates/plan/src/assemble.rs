@@ -1,4 +1,4 @@
-//! From a log and options to a [`Plan`]: lifetimes, sizes and the latency of the origin, where the options leave them open.
+//! From a log and options to a [`CachePlan`]: lifetimes, sizes and the latency of the origin, where the options leave them open.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{
     read::LogContent,
     recommend::{Recommendation, SAVED_LOADS_MIN, recommend},
     replay::{Capacity, Ttl},
-    report::Plan,
+    report::CachePlan,
     routes::RouteTtls,
     trace::Trace,
     traffic::Traffic,
@@ -125,7 +125,7 @@ pub fn plan(
     content: LogContent,
     options: &PlanOptions,
     progress: &(dyn Fn(usize, usize) + Sync),
-) -> Result<Plan, PlanError> {
+) -> Result<CachePlan, PlanError> {
     let LogContent { exchanges, left_out, writes_left_out, service_time, has_times, is_by_host, .. } =
         content;
     let (bad_lines, without_request) = (content.summary.bad_lines, content.summary.without_request);
@@ -193,7 +193,7 @@ pub fn plan(
         without_bots_plan(content, options, recommendation.as_ref().ok()?)
     });
     settings.routes = recommendation.as_ref().map_or(RouteTtls::NONE, |chosen| chosen.routes.ttls(&trace));
-    Ok(Plan {
+    Ok(CachePlan {
         log,
         bad_lines,
         without_request,
@@ -385,7 +385,7 @@ mod tests {
     };
 
     /// The plan for lines of time in seconds, key and bytes.
-    fn planned(lines: &str, options: &PlanOptions) -> Result<Plan, PlanError> {
+    fn planned(lines: &str, options: &PlanOptions) -> Result<CachePlan, PlanError> {
         testing::planned(lines, Some("csv:time=0,key=1,size=2"), &KeyRules::default(), options)
     }
 

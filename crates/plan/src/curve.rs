@@ -117,7 +117,7 @@ impl Point {
 #[must_use]
 pub fn sample(whole: &Trace) -> Option<Trace> {
     let by_requests = whole.requests().len().div_ceil(SAMPLE_REQUESTS);
-    let nth = by_requests.min(whole.keys() / SAMPLE_KEYS_MIN);
+    let nth = by_requests.min(whole.key_count() / SAMPLE_KEYS_MIN);
     (nth > 1).then(|| whole.sample(nth))
 }
 

@@ -238,8 +238,8 @@ struct Gaps {
 }
 
 fn gaps(trace: &Trace) -> Gaps {
-    let mut last: Vec<Option<u64>> = vec![None; trace.keys()];
-    let mut is_repeated = vec![false; trace.keys()];
+    let mut last: Vec<Option<u64>> = vec![None; trace.key_count()];
+    let mut is_repeated = vec![false; trace.key_count()];
     let mut repeats = Vec::new();
     for request in trace.requests() {
         let key = request.key() as usize;

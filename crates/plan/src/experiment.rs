@@ -26,7 +26,7 @@ use crate::{
     policy::Policy,
     recommend::Recommendation,
     replay::{CacheSetup, Capacity, Ttl},
-    report::{Plan, cache_table, capacity_text, lifetime_text, nanos_text, percent},
+    report::{CachePlan, cache_table, capacity_text, lifetime_text, nanos_text, percent},
     routes::RouteTtls,
     scale::scaled,
     trace::{Key, NewRequest, Request, SECOND_NS, Trace, TraceBuilder, busiest},
@@ -87,7 +87,7 @@ pub struct PredictedArm {
 /// The experiment that confirms a plan, whose load takes `load_time` at most; `None` without a recommendation. In a longer time than
 /// [`LOAD_TIME`] it is the same part of the log, slower.
 #[must_use]
-pub fn experiment(plan: &Plan, load_time: Duration) -> Option<Experiment> {
+pub fn experiment(plan: &CachePlan, load_time: Duration) -> Option<Experiment> {
     let recommendation = plan.recommendation.as_ref().ok()?;
     let ttl_ns = recommendation.lifetime.ttl.default_ns();
     let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
@@ -195,7 +195,7 @@ fn arms(recommendation: &Recommendation, ttl_ns: Option<u64>, speed: f64) -> Vec
 }
 
 /// The paths of the experiment that stand for the routes of the plan, with their ttls, which are shorter by `speed`.
-fn planned_routes(plan: &Plan, speed: f64) -> Vec<(String, u64)> {
+fn planned_routes(plan: &CachePlan, speed: f64) -> Vec<(String, u64)> {
     let numbers = (1_u8..).take(plan.trace.routes().len());
     let ttls = numbers.filter_map(|number| Some((number, plan.settings.routes.ttl_ns(number)?)));
     ttls.map(|(number, ttl_ns)| (format!("{}/*", route_folder(number)), scaled(ttl_ns, 1.0 / speed)))
@@ -442,7 +442,7 @@ fn rounded(value: u32, max: u32) -> u32 {
 }
 
 fn toml(
-    plan: &Plan,
+    plan: &CachePlan,
     arms: &[Arm],
     routes: &[(String, u64)],
     predicted: &[PredictedArm],

@@ -38,7 +38,7 @@ pub use stockade_logs::{
     FORMATS as LOG_FORMATS, Format as LogFormat, Input as LogInput, KnownValues, LogError, LogReader,
     LogSummary,
 };
-pub use warmup::{Counted, Warmup};
+pub use warmup::{CountedRequests, Warmup};
 
 /// Compiles the examples of the README.
 #[cfg(doctest)]

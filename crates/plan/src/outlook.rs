@@ -16,7 +16,7 @@ use crate::{
     peaks::Peaks,
     recommend::{Peak, Recommendation},
     replay::{Replay, Ttl},
-    report::Plan,
+    report::CachePlan,
     routes::RouteTtls,
     trace::{Request, SECOND_NS, Trace},
 };
@@ -56,7 +56,7 @@ pub struct Outlook {
 
 /// Replays the conditions, with this many times the traffic; `None`: the log has no times, or no cache was chosen.
 #[must_use]
-pub fn outlook(plan: &Plan, growth: f64) -> Option<Outlook> {
+pub fn outlook(plan: &CachePlan, growth: f64) -> Option<Outlook> {
     let chosen = plan.recommendation.as_ref().ok().filter(|_| plan.has_times)?;
     let sampled = sample(&plan.trace);
     let trace = sampled.as_ref().unwrap_or(&plan.trace);
@@ -90,7 +90,7 @@ pub fn outlook(plan: &Plan, growth: f64) -> Option<Outlook> {
 
 /// The keys of a long trace that are replayed; `None`: all of them.
 pub(crate) fn sample(whole: &Trace) -> Option<Trace> {
-    let nth = (whole.requests().len() / SAMPLE_REQUESTS).min(whole.keys() / SAMPLE_KEYS_MIN);
+    let nth = (whole.requests().len() / SAMPLE_REQUESTS).min(whole.key_count() / SAMPLE_KEYS_MIN);
     (nth > 1).then(|| whole.sample(nth))
 }
 
@@ -154,7 +154,7 @@ impl Cache<'_> {
         let is_stored = |request: &Request| {
             request.exchange().is_storable() && self.settings.routes.ttl_ns(request.route()) != Some(0)
         };
-        let mut of_key = vec![0_u32; trace.keys()];
+        let mut of_key = vec![0_u32; trace.key_count()];
         let (mut from, mut loads, mut most, mut worst) = (0, 0_usize, 0, 0..0);
         for (to, request) in requests.iter().enumerate() {
             while request.at_ns - requests[from].at_ns >= 60 * SECOND_NS {
@@ -214,7 +214,7 @@ impl Trace {
         let at = |nanos: u64| (nanos as f64 / times) as u64;
         let requests = self.requests().iter().map(|request| request.at(at(request.at_ns))).collect();
         let ttls_ns = self.ttls_ns(0..self.requests().len());
-        let mut faster = self.part(requests, ttls_ns, self.keys(), 1);
+        let mut faster = self.part(requests, ttls_ns, self.key_count(), 1);
         faster.counted.from_ns = at(faster.counted.from_ns);
         faster
     }
@@ -235,7 +235,7 @@ impl Trace {
 
     fn chosen(&self, positions: impl Iterator<Item = usize> + Clone) -> Self {
         let requests: Vec<Request> = positions.clone().map(|position| self.requests()[position]).collect();
-        self.part(requests, self.ttls_ns(positions), self.keys(), 1)
+        self.part(requests, self.ttls_ns(positions), self.key_count(), 1)
     }
 
     /// Empty if no response has one.

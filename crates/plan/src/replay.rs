@@ -184,7 +184,7 @@ pub struct Replay {
     pub age_max_ns: u64,
     /// The most loads in a second and in a minute.
     pub peaks: Peaks,
-    /// The same of the cold start: of all loads before [`Counted::cold_until_ns`](crate::Counted::cold_until_ns).
+    /// The same of the cold start: of all loads before [`CountedRequests::cold_until_ns`](crate::CountedRequests::cold_until_ns).
     pub cold_peaks: Peaks,
 }
 
@@ -327,7 +327,7 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
             setup,
             next: P::KNOWS_FUTURE.then(|| trace.next_positions()),
             policy: P::new(&PolicySetup {
-                keys: trace.keys(),
+                keys: trace.key_count(),
                 capacity,
                 unit: setup.capacity,
                 mean_weight,
@@ -335,7 +335,7 @@ impl<'a, P: EvictionPolicy> CacheReplay<'a, P> {
                 latency_ns: setup.latency_ns,
                 shipped,
             }),
-            keys: vec![absent; trace.keys()],
+            keys: vec![absent; trace.key_count()],
             present: Vec::new(),
             swept: 0,
             capacity,

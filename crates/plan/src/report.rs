@@ -43,7 +43,7 @@ const NOTHING: f64 = 0.000_5;
 
 /// A plan: the figures of a log, curves, and a cache.
 #[derive(Debug)]
-pub struct Plan {
+pub struct CachePlan {
     /// The name of the log, for people.
     pub log: String,
     /// Lines, or records, that could not be read.
@@ -100,7 +100,7 @@ pub struct StrategyRuns {
 }
 
 /// Writes a plan in one format.
-pub type Render = fn(&Plan) -> String;
+pub type Render = fn(&CachePlan) -> String;
 
 /// Every format of a plan.
 pub static FORMATS: Registry<ReportFormat<Render>> = Registry::new(&[
@@ -187,7 +187,7 @@ fn peak(peak: Peak) -> String {
 }
 
 /// The five facts to know first, each with its name, in the same words in each format; none without a recommendation.
-fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
+fn facts(plan: &CachePlan) -> Vec<(&'static str, String)> {
     let Ok(chosen) = &plan.recommendation else { return Vec::new() };
     let size = match chosen.capacity {
         Capacity::Bytes(_) => capacity_text(chosen.capacity) + " of memory",
@@ -202,7 +202,7 @@ fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
     ]
 }
 
-fn ttl_fact(plan: &Plan, chosen: &Recommendation) -> String {
+fn ttl_fact(plan: &CachePlan, chosen: &Recommendation) -> String {
     let mut text = match chosen.lifetime.ttl {
         Ttl::Never if !plan.has_times => "none, since the log has no times".to_owned(),
         Ttl::Never => "none: responses do not expire".to_owned(),
@@ -231,7 +231,7 @@ fn ttl_fact(plan: &Plan, chosen: &Recommendation) -> String {
     text
 }
 
-fn warm_fact(plan: &Plan, chosen: &Recommendation) -> String {
+fn warm_fact(plan: &CachePlan, chosen: &Recommendation) -> String {
     let is_warm = plan.trace.counted().from_ns > 0;
     let from_empty = if is_warm { "" } else { "; without a warm-up" };
     if !plan.has_times {
@@ -244,7 +244,7 @@ fn warm_fact(plan: &Plan, chosen: &Recommendation) -> String {
     )
 }
 
-fn cold_fact(plan: &Plan) -> String {
+fn cold_fact(plan: &CachePlan) -> String {
     match (&plan.outlook, plan.has_times) {
         (Some(outlook), _) => format!(
             "{} requests a second in the worst minute, if a restart comes just before it",
@@ -273,7 +273,7 @@ fn size_fact(chosen: &Recommendation) -> String {
 }
 
 /// The answer in one sentence, without the [facts].
-fn answer(plan: &Plan) -> String {
+fn answer(plan: &CachePlan) -> String {
     let chosen = match &plan.recommendation {
         Ok(chosen) => chosen,
         Err(reason) => return reason.to_string(),
@@ -288,7 +288,7 @@ fn answer(plan: &Plan) -> String {
 }
 
 /// The savings of the routes with a ttl of their own, in one sentence; `None` without such routes.
-fn routes_sentence(plan: &Plan) -> Option<String> {
+fn routes_sentence(plan: &CachePlan) -> Option<String> {
     let Recommendation { routes, lifetime, .. } = plan.recommendation.as_ref().ok()?;
     let what = match routes.routes.len() {
         0 => return None,
@@ -309,7 +309,7 @@ fn routes_sentence(plan: &Plan) -> Option<String> {
 }
 
 /// The log in one sentence.
-fn log_sentence(plan: &Plan) -> String {
+fn log_sentence(plan: &CachePlan) -> String {
     let totals = plan.trace.totals();
     let about = if plan.trace.is_whole() { "" } else { "about " };
     let mut text = format!(
@@ -335,7 +335,7 @@ fn log_sentence(plan: &Plan) -> String {
 }
 
 /// The findings, what routes save, the log, the bytes from the origin and the warm-up, a sentence each.
-fn sentences(plan: &Plan) -> impl Iterator<Item = String> {
+fn sentences(plan: &CachePlan) -> impl Iterator<Item = String> {
     let findings = plan.findings.iter().map(|finding| Some(finding.to_string()));
     let others =
         [routes_sentence(plan), Some(log_sentence(plan)), bytes_sentence(plan), start_sentence(plan)];
@@ -343,7 +343,7 @@ fn sentences(plan: &Plan) -> impl Iterator<Item = String> {
 }
 
 /// The bytes that the origin sends, in one sentence; `None` if the log has no sizes.
-fn bytes_sentence(plan: &Plan) -> Option<String> {
+fn bytes_sentence(plan: &CachePlan) -> Option<String> {
     let all = plan.trace.counted().object_bytes as f64;
     let chosen = plan.recommendation.as_ref().ok().filter(|_| all > 0.0)?;
     let loads = format_size(chosen.point.byte_load_ratio * all);
@@ -351,7 +351,7 @@ fn bytes_sentence(plan: &Plan) -> Option<String> {
 }
 
 /// Objects that the recommended cache does not store, in one sentence; `None`: it stores all.
-fn large_objects(plan: &Plan) -> Option<String> {
+fn large_objects(plan: &CachePlan) -> Option<String> {
     let chosen = plan.recommendation.as_ref().ok()?;
     let entry_max = plan.settings.entry_max(chosen.capacity)?;
     let entry = |bytes: u32| plan.settings.entry_bytes(bytes);
@@ -377,7 +377,7 @@ fn large_objects(plan: &Plan) -> Option<String> {
 }
 
 /// The requests that do not count, and their loads, in one sentence; `None` without a warm-up.
-fn start_sentence(plan: &Plan) -> Option<String> {
+fn start_sentence(plan: &CachePlan) -> Option<String> {
     let (from, all) = (plan.trace.counted(), plan.trace.totals().requests);
     if from.from_ns == 0 {
         return None;
@@ -398,7 +398,7 @@ fn start_sentence(plan: &Plan) -> Option<String> {
 }
 
 /// Assumptions, lines left out and errors of estimates, a sentence each.
-fn notes(plan: &Plan) -> Vec<String> {
+fn notes(plan: &CachePlan) -> Vec<String> {
     let mut notes = plan.assumptions.clone();
     let has_longer = |chosen: &Recommendation| chosen.routes.ttl_max_ns() > chosen.lifetime.ttl.default_ns();
     if plan.recommendation.as_ref().is_ok_and(has_longer) {
@@ -468,7 +468,7 @@ fn notes(plan: &Plan) -> Vec<String> {
 }
 
 /// Requests that are loads whatever the cache, and why, in one sentence; `None`: the log has no such requests.
-fn permanent_loads(plan: &Plan) -> Option<String> {
+fn permanent_loads(plan: &CachePlan) -> Option<String> {
     let counts = &plan.exchanges;
     let loads = counts.never_stored();
     let reasons = [
@@ -495,7 +495,7 @@ fn permanent_loads(plan: &Plan) -> Option<String> {
 }
 
 /// The lifetimes that the origin declares, where the log does not say, in one sentence.
-fn lifetimes_of_origin(plan: &Plan) -> Option<String> {
+fn lifetimes_of_origin(plan: &CachePlan) -> Option<String> {
     let is_unknown =
         plan.is_access_log && !plan.trace.has_ttls() && plan.exchanges.of(Exchange::NotShareable) == 0;
     let is_fixed =
@@ -524,7 +524,7 @@ struct RouteBlock<'a> {
 
 /// The routes with which the proxy serves as planned, where the `[cache]` table is not enough. A ttl that the caller has not stated
 /// leaves what the origin declares.
-fn route_blocks(plan: &Plan) -> Vec<RouteBlock<'_>> {
+fn route_blocks(plan: &CachePlan) -> Vec<RouteBlock<'_>> {
     let Ok(Recommendation { lifetime, routes, .. }) = &plan.recommendation else { return Vec::new() };
     let Some(ttl_ns) = lifetime.ttl.default_ns().filter(|_| plan.is_access_log) else { return Vec::new() };
     let not_found = plan.exchanges.of(Exchange::NotFound) > 0;
@@ -600,7 +600,7 @@ fn reason(route: &PlannedRoute, is_sampled: bool) -> String {
 }
 
 /// The same as text; `None`: the `[cache]` table is enough.
-fn route_block(plan: &Plan) -> Option<String> {
+fn route_block(plan: &CachePlan) -> Option<String> {
     let blocks: Vec<String> = route_blocks(plan).iter().map(RouteBlock::text).collect();
     (!blocks.is_empty()).then(|| blocks.join("\n"))
 }
@@ -639,14 +639,14 @@ pub(crate) fn cache_table(
 }
 
 /// `Hit ratio in percent, ttl 60s with swr 10s`.
-fn curve_heading(plan: &Plan, what: &str, lifetime: Lifetime) -> String {
+fn curve_heading(plan: &CachePlan, what: &str, lifetime: Lifetime) -> String {
     let has_routes = plan.recommendation.as_ref().is_ok_and(|chosen| !chosen.routes.routes.is_empty());
     let for_all = if has_routes { " for all routes" } else { "" };
     format!("{what}, {}{for_all}", lifetime_text(lifetime))
 }
 
 /// Hit ratios of one lifetime: a row for each size, a column for each policy.
-fn curve_table(plan: &Plan, lifetime: Lifetime) -> table::Table {
+fn curve_table(plan: &CachePlan, lifetime: Lifetime) -> table::Table {
     let curves: Vec<&Curve> = plan.curves.iter().filter(|curve| curve.lifetime == lifetime).collect();
     let mut header = vec!["size".to_owned()];
     header.extend(curves.iter().map(|curve| curve.policy.name.to_owned()));

@@ -408,7 +408,7 @@ struct Usage {
 }
 
 fn usage(trace: &Trace) -> [Usage; ROUTES] {
-    let mut of_key = vec![0_u32; trace.keys()];
+    let mut of_key = vec![0_u32; trace.key_count()];
     let lookups = || trace.requests().iter().filter(|request| request.exchange().is_lookup());
     lookups().for_each(|request| of_key[request.key() as usize] += 1);
     let mut usage = [Usage::default(); ROUTES];
@@ -441,7 +441,7 @@ impl Tally {
 fn tally(trace: &Trace, ttl_ns: u64, swr_ns: u64) -> [Tally; ROUTES] {
     /// When it was loaded, and its bytes.
     type Stored = Option<(u64, u32)>;
-    let mut stored: Vec<Stored> = vec![None; trace.keys()];
+    let mut stored: Vec<Stored> = vec![None; trace.key_count()];
     let mut tallies = [Tally::default(); ROUTES];
     let at = |key: Key| key as usize;
     for request in trace.requests() {

@@ -12,14 +12,14 @@ impl Trace {
     #[must_use]
     pub fn sample(&self, nth: usize) -> Self {
         let nth = nth.max(1);
-        let mut usage = vec![Usage::default(); self.keys()];
+        let mut usage = vec![Usage::default(); self.key_count()];
         for (position, request) in self.requests().iter().enumerate() {
             usage[request.key() as usize].add(position as u64);
         }
-        let mut order: Vec<Key> = (0..Key::try_from(self.keys()).unwrap_or(Key::MAX)).collect();
+        let mut order: Vec<Key> = (0..Key::try_from(self.key_count()).unwrap_or(Key::MAX)).collect();
         order.sort_unstable_by_key(|key| (usage[*key as usize].rank(), *key));
         // The middle of each group stands for it.
-        let mut numbers = vec![None; self.keys()];
+        let mut numbers = vec![None; self.key_count()];
         for (number, key) in order.into_iter().skip(nth / 2).step_by(nth).enumerate() {
             numbers[key as usize] = Key::try_from(number).ok();
         }

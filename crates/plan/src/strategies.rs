@@ -69,7 +69,7 @@ pub struct StrategyFigures {
 
 /// The requests that the strategies get.
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct BusiestRequests {
     requests: Vec<Request>,
     /// When the origin fails, in nanoseconds since the first request of the part.
     outage_ns: Range<u64>,
@@ -86,10 +86,10 @@ enum OriginError {
     Overloaded,
 }
 
-impl Part {
+impl BusiestRequests {
     /// The 200,000 requests of a trace that take the least time, or all of them.
     #[must_use]
-    pub fn of(trace: &Trace, origin: &OriginModel) -> Self {
+    pub fn from_trace(trace: &Trace, origin: &OriginModel) -> Self {
         let all = trace.requests();
         let width = all.len().min(REQUESTS_MAX);
         let span_ns = |part: &&[Request]| {
@@ -178,17 +178,17 @@ impl Candidate {
     }
 }
 
-/// Runs these strategies over a part of the log.
+/// Runs these strategies over the busiest requests of a log.
 pub fn run(
-    part: &Part,
+    busiest: &BusiestRequests,
     candidates: &[Candidate],
     recommendation: &Recommendation,
     origin: &OriginModel,
     seed: Seed,
 ) -> Result<Vec<StrategyFigures>, InvalidStrategy> {
     let figures = candidates.iter().map(|candidate| {
-        let strategy = candidate.strategy(recommendation, part.sampled_share);
-        run_one(part, candidate.name(), strategy, origin, seed)
+        let strategy = candidate.strategy(recommendation, busiest.sampled_share);
+        run_one(busiest, candidate.name(), strategy, origin, seed)
     });
     figures.collect()
 }
@@ -283,7 +283,7 @@ impl Simulation {
 }
 
 fn run_one(
-    part: &Part,
+    busiest: &BusiestRequests,
     name: &str,
     strategy: Strategy,
     origin: &OriginModel,
@@ -297,11 +297,11 @@ fn run_one(
         tally: Mutex::default(),
         queue: Mutex::new(QueueModel::new(origin.capacity)),
         latency: origin.latency.clone(),
-        outage_ns: part.outage_ns.clone(),
+        outage_ns: busiest.outage_ns.clone(),
         seed: seed.child("latency"),
     });
     let all = async {
-        for request in &part.requests {
+        for request in &busiest.requests {
             time.sleep_until(Time::from_nanos(request.at_ns)).await;
             locked(&simulation.tally).in_flight += 1;
             time.spawn(Arc::clone(&simulation).request(Arc::clone(&cache), *request));

@@ -7,16 +7,16 @@ use stockade_logs::LogReader;
 use crate::{
     Capacity, LatencyOption, OVERHEAD_BYTES, PlanError, PlanOptions, Policy, Warmup, plan,
     read::{KeyRules, REQUESTS_MAX, read},
-    report::{FORMATS, Plan},
+    report::{CachePlan, FORMATS},
 };
 
 /// The text of a plan in one line.
-pub fn words(plan: &Plan) -> String {
+pub fn words(plan: &CachePlan) -> String {
     rendered(plan, "text").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The plan in a format.
-pub fn rendered(plan: &Plan, format: &str) -> String {
+pub fn rendered(plan: &CachePlan, format: &str) -> String {
     (FORMATS.named(format).expect("a format").render)(plan)
 }
 
@@ -42,7 +42,7 @@ pub fn planned(
     format: Option<&str>,
     rules: &KeyRules,
     options: &PlanOptions,
-) -> Result<Plan, PlanError> {
+) -> Result<CachePlan, PlanError> {
     let format = format.map(|format| format.parse().expect("a format"));
     let reader = LogReader::from_reader("log", lines.as_bytes(), format).expect("readable");
     let content = read(reader, rules, REQUESTS_MAX).expect("a log");

@@ -23,7 +23,7 @@ use crate::{
     peaks::SecondCounts,
     routes::{ROUTES, RouteNames},
     scale::scaled,
-    warmup::Counted,
+    warmup::CountedRequests,
 };
 
 /// A key, by its number.
@@ -126,7 +126,7 @@ pub struct Trace {
     totals: Totals,
     requests_per_s_max: Option<u32>,
     is_plain: bool,
-    pub(crate) counted: Counted,
+    pub(crate) counted: CountedRequests,
     /// For how long each response is fresh, in nanoseconds, where the log says so; empty: it never does.
     ttls_ns: Vec<Option<u64>>,
     /// The names of the routes, from number 1 on.
@@ -396,7 +396,7 @@ impl TraceBuilder {
             requests: self.requests,
             keys: self.keys,
             sampled_share: 0.5f64.powi(i32::try_from(self.halvings).unwrap_or(i32::MAX)),
-            counted: Counted::all(&self.totals),
+            counted: CountedRequests::all(&self.totals),
             totals: self.totals,
             requests_per_s_max: self.per_second.max(),
             is_plain,
@@ -470,7 +470,7 @@ impl Trace {
 
     /// The number of sampled keys.
     #[must_use]
-    pub fn keys(&self) -> usize {
+    pub fn key_count(&self) -> usize {
         self.keys
     }
 

@@ -13,8 +13,8 @@ use stockade_logs::{LoggedKey, LoggedRequest};
 pub use self::top::Count;
 use self::top::Top;
 
-/// The parts of each kind that are kept.
-const PARTS_MAX: usize = 20;
+/// The groups of each kind that are kept.
+const GROUPS_MAX: usize = 20;
 /// The user agents whose result is remembered.
 const AGENTS_MAX: usize = 4_096;
 /// A longer end of a name is not that of a file.
@@ -26,22 +26,22 @@ pub struct Traffic {
     /// All requests.
     pub all: Count,
     /// Those by bots, and the bots with the most; `None`: no request has a user agent.
-    pub bots: Option<(Count, Vec<Part>)>,
+    pub bots: Option<(Count, Vec<TrafficGroup>)>,
     /// By the first segment of the path.
-    pub routes: Vec<Part>,
+    pub routes: Vec<TrafficGroup>,
     /// By host, where the log has it.
-    pub hosts: Vec<Part>,
+    pub hosts: Vec<TrafficGroup>,
     /// By the type of the response, else the ending of the path.
-    pub types: Vec<Part>,
+    pub types: Vec<TrafficGroup>,
     /// By the first digit of the status, where the log has it.
-    pub statuses: Vec<Part>,
+    pub statuses: Vec<TrafficGroup>,
     /// The number of requests by which a count is too low at most.
     pub too_low_by: u64,
 }
 
-/// A part of the traffic.
+/// The requests of one bot, route, host, type or status.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct TrafficGroup {
     /// Such as `/assets/*`.
     pub name: String,
     /// Its requests.
@@ -103,17 +103,18 @@ impl TrafficCounter {
 
     pub fn finish(self) -> Traffic {
         let mut too_low_by = 0;
-        let mut parts = |top: Top| {
+        let mut groups = |top: Top| {
             let (names, error) = top.finish();
             too_low_by = too_low_by.max(error);
-            let part = |(name, count)| Part { name, count };
-            names.into_iter().take(PARTS_MAX).map(part).collect::<Vec<_>>()
+            let group = |(name, count)| TrafficGroup { name, count };
+            names.into_iter().take(GROUPS_MAX).map(group).collect::<Vec<_>>()
         };
-        let (names, mut routes) = (parts(self.names), parts(self.routes));
+        let (names, mut routes) = (groups(self.names), groups(self.routes));
         routes.iter_mut().for_each(|route| route.name = route_name(&route.name));
-        let (hosts, types) = (parts(self.hosts), parts(self.types));
+        let (hosts, types) = (groups(self.hosts), groups(self.types));
         let statuses = self.statuses.iter().enumerate().skip(1).filter(|(_, count)| count.requests > 0);
-        let statuses = statuses.map(|(digit, count)| Part { name: format!("{digit}xx"), count: *count });
+        let statuses =
+            statuses.map(|(digit, count)| TrafficGroup { name: format!("{digit}xx"), count: *count });
         Traffic {
             all: self.all,
             bots: self.agents.any.then_some((self.bots, names)),
@@ -253,14 +254,16 @@ mod tests {
         assert!(!counter.add(&LoggedRequest::read(LoggedKey::Number(7))));
         let traffic = counter.finish();
         let count = |requests, bytes| Count { requests, bytes };
-        let part =
-            |name: &str, requests, bytes| Part { name: name.to_owned(), count: count(requests, bytes) };
+        let group = |name: &str, requests, bytes| TrafficGroup {
+            name: name.to_owned(),
+            count: count(requests, bytes),
+        };
         assert_eq!(traffic.all, count(8, 43));
-        assert_eq!(traffic.bots, Some((count(4, 40), vec![part("ExampleBot", 4, 40)])));
-        assert_eq!(traffic.routes, [part("/blog/*", 4, 40), part("/a.css", 3, 3)]);
-        assert_eq!(traffic.hosts, [part("b", 4, 40), part("a", 3, 3)]);
-        assert_eq!(traffic.types, [part("text/html", 4, 40), part(".css", 3, 3)]);
-        assert_eq!(traffic.statuses, [part("2xx", 4, 40), part("4xx", 3, 3)]);
+        assert_eq!(traffic.bots, Some((count(4, 40), vec![group("ExampleBot", 4, 40)])));
+        assert_eq!(traffic.routes, [group("/blog/*", 4, 40), group("/a.css", 3, 3)]);
+        assert_eq!(traffic.hosts, [group("b", 4, 40), group("a", 3, 3)]);
+        assert_eq!(traffic.types, [group("text/html", 4, 40), group(".css", 3, 3)]);
+        assert_eq!(traffic.statuses, [group("2xx", 4, 40), group("4xx", 3, 3)]);
         assert!((traffic.bots_share() - 0.5).abs() < f64::EPSILON);
         assert_eq!(TrafficCounter::default().finish().bots, None);
     }

@@ -36,7 +36,7 @@ impl Default for Warmup {
 
 /// The requests that count: those after the warm-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
+pub struct CountedRequests {
     /// When the warm-up ends, in nanoseconds since the first request; 0: nothing is left out.
     pub from_ns: u64,
     /// Requests of the whole log from then on; of a sample an estimate.
@@ -45,7 +45,7 @@ pub struct Counted {
     pub object_bytes: u64,
 }
 
-impl Counted {
+impl CountedRequests {
     /// All requests.
     pub(crate) fn all(totals: &Totals) -> Self {
         Self { from_ns: 0, requests: totals.requests, object_bytes: totals.object_bytes }
@@ -78,7 +78,7 @@ impl Trace {
         let totals = self.totals();
         let share = of((requests.len() - first) as f64, requests.len() as f64);
         let share_of_bytes = of(bytes(&requests[first..]), bytes(requests));
-        self.counted = Counted {
+        self.counted = CountedRequests {
             from_ns: if first == 0 { 0 } else { from_ns },
             requests: scaled(totals.requests, share),
             object_bytes: scaled(totals.object_bytes, share_of_bytes),
@@ -88,7 +88,7 @@ impl Trace {
 
     /// The requests that replays count.
     #[must_use]
-    pub fn counted(&self) -> &Counted {
+    pub fn counted(&self) -> &CountedRequests {
         &self.counted
     }
 }
@@ -132,7 +132,7 @@ mod tests {
             (Warmup::Duration(minute), 60, 40, 800),
         ] {
             let counted = *trace(100).with_warmup(warmup).counted();
-            let expected = Counted { from_ns: second * SECOND_NS, requests, object_bytes: bytes };
+            let expected = CountedRequests { from_ns: second * SECOND_NS, requests, object_bytes: bytes };
             assert_eq!(counted, expected, "{warmup:?}");
         }
         // Of nine requests a tenth is less than one.
@@ -149,7 +149,8 @@ mod tests {
     #[test]
     fn cold_start_is_a_minute_at_least() {
         let cold_s = |from_s: u64| {
-            Counted { from_ns: from_s * SECOND_NS, ..Counted::default() }.cold_until_ns() / SECOND_NS
+            CountedRequests { from_ns: from_s * SECOND_NS, ..CountedRequests::default() }.cold_until_ns()
+                / SECOND_NS
         };
         assert_eq!([0, 1, 60, 61].map(cold_s), [0, 60, 60, 61]);
     }

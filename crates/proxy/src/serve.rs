@@ -236,7 +236,7 @@ impl Proxy {
     pub fn purge_with_note(&self, purge: &Purge) -> PurgeResult {
         let entries = self.purge(purge);
         let is_unknown_tag = entries == 0 && matches!(purge.target, PurgeTarget::Tag(_));
-        PurgeResult { entries, note: is_unknown_tag.then(|| self.router.load().tag_note()) }
+        PurgeResult { entries, note: is_unknown_tag.then(|| self.router.load().unmatched_tag_reason()) }
     }
 
     /// `PURGE` requests with this token are admitted.

@@ -275,7 +275,10 @@ impl ServerState {
         let limit_bytes = limit_bytes as u64;
         let to_usize = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         let body_file_max = to_usize(reading.body_file_max(limit_bytes));
-        let refused = self.proxy.body_file().map_or(0, |file| file.set_bytes_max(body_file_max));
+        let refused = self.proxy.body_file().map_or(0, |file| {
+            file.set_bytes_max(body_file_max);
+            file.take_refused_bytes()
+        });
         self.proxy.cache().set_aside(to_usize(reading.surplus(limit_bytes, refused as u64)));
     }
 

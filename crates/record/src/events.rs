@@ -23,8 +23,11 @@ pub enum RunEvent<'a> {
     Record { record: &'a Record, results: &'a Results },
     /// The next measurement, and the record before it.
     Measuring { measuring: Measuring<'a>, record: &'a Record, results: &'a Results },
-    /// One more second of the measurement is on disk. `share`: the finished part of it, from 0 to 1.
-    Second { interval: &'a Interval, share: f64 },
+    /// One more second before the measured part: its requests do not count. `left`: until the measured part.
+    WarmingUp { requests: u64, left: Duration },
+    /// One more second of the measurement is on disk. `share`: the finished part of it, from 0 to 1. `asked`: the requests that were due
+    /// in it, if known.
+    Second { interval: &'a Interval, share: f64, asked: Option<f64> },
     /// Another repeat follows, since `open_comparisons` comparisons are open.
     Continuing { steps: usize, open_comparisons: usize },
     /// The record is complete and on disk.
@@ -37,8 +40,10 @@ pub struct Measuring<'a> {
     pub test: &'a str,
     pub arm: &'a str,
     pub repeat: u32,
-    /// `None`: a burst.
+    /// `None`: a burst, or it ends with its requests.
     pub lasts: Option<Duration>,
+    /// The requests with which it ends; `None`: a burst, or it ends after its time.
+    pub requests: Option<u64>,
     /// Of its origin, by a schedule.
     pub stages: &'a [OriginStage],
 }

@@ -119,6 +119,67 @@ impl Histogram {
     }
 }
 
+/// A statistic of durations.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Statistic {
+    Min,
+    Mean,
+    Max,
+    /// A share of the durations, above 0 and at most 1.
+    Quantile(f64),
+}
+
+impl Statistic {
+    /// `min`, `mean`, `max` or a percentile: `p50`, `p99.9`, `p999`. Digits after two nines are decimals.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let percent = match name {
+            "min" => return Some(Self::Min),
+            "mean" => return Some(Self::Mean),
+            "max" => return Some(Self::Max),
+            _ => name.strip_prefix('p')?,
+        };
+        let (whole, decimals) = match percent.strip_prefix("99") {
+            Some(decimals) if !decimals.contains('.') => ("99", decimals),
+            _ => percent.split_once('.').unwrap_or((percent, "")),
+        };
+        let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        if whole.is_empty() || !is_number(whole) || !is_number(decimals) {
+            return None;
+        }
+        // Division by 100 would round.
+        let quantile: f64 = match whole {
+            "100" if decimals.is_empty() => 1.0,
+            whole if whole.len() <= 2 => format!("0.{whole:0>2}{decimals}").parse().ok()?,
+            _ => return None,
+        };
+        (quantile > 0.0).then_some(Self::Quantile(quantile))
+    }
+
+    /// `None` if the histogram is empty.
+    #[must_use]
+    pub fn of(self, durations: &Histogram) -> Option<Duration> {
+        match self {
+            Self::Min => durations.min(),
+            Self::Mean => durations.mean(),
+            Self::Max => durations.max(),
+            Self::Quantile(quantile) => durations.quantile(quantile),
+        }
+    }
+
+    /// The share of the durations that are at most this; of a mean, that of the percentile that varies as much in a load with one
+    /// stall.
+    #[must_use]
+    pub fn quantile(self) -> f64 {
+        match self {
+            Self::Min => 0.0,
+            Self::Mean => 0.99,
+            Self::Max => 1.0,
+            Self::Quantile(quantile) => quantile,
+        }
+    }
+}
+
 impl Default for Histogram {
     fn default() -> Self {
         Self::new()
@@ -264,6 +325,25 @@ mod tests {
         let bytes = BASE64_STANDARD.decode(histogram.compressed()).unwrap();
         let hdr: Hdr<u64> = Deserializer::new().deserialize(&mut bytes.as_slice()).unwrap();
         assert_eq!(hdr, histogram.0);
+    }
+
+    #[test]
+    fn percentiles_have_digits_after_two_nines_or_a_point() {
+        for (name, quantile) in [
+            ("p50", 0.5),
+            ("p5", 0.05),
+            ("p99", 0.99),
+            ("p99.9", 0.999),
+            ("p999", 0.999),
+            ("p9999", 0.9999),
+            ("p12.5", 0.125),
+            ("p100", 1.0),
+        ] {
+            assert_eq!(Statistic::named(name), Some(Statistic::Quantile(quantile)), "{name}");
+        }
+        for name in ["p", "p0", "p101", "p100.1", "p9e1", "p-1", "p.5", "p99.9.9", "meen", ""] {
+            assert_eq!(Statistic::named(name), None, "{name}");
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@
 mod counts;
 mod early;
 mod expr;
+mod load;
 mod times;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::record::{ClockKind, Expectation, Hypothesis, Look, NoiseArm, Verdict};
 pub use early::{EarlyJudge, Latest, Refutation};
 pub use expr::{Comparison, ExprError, Names, Selector, is_below, parse, parse_all, selector};
+pub use load::{LOAD_ARM, LoadClaims, LoadDoubts, LoadEvidence};
 
 use crate::{
     metrics::{Evidence, FigureWindow, Results},

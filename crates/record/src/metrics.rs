@@ -6,10 +6,10 @@ mod results;
 mod running;
 mod telemetry;
 
-use std::{sync::LazyLock, time::Duration};
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use crate::{
-    histogram::Histogram,
+    histogram::Statistic,
     record::{Role, Run},
 };
 use stockade_cache::{RequestStats, StoreStats};
@@ -24,14 +24,15 @@ use crate::statistics::AssumedSpread;
 
 pub use arm::{ArmFigures, Cpu, HeldFigures, OpenTotals, Rss, Stores};
 pub use fold::{FigureWindow, Fold, FoldPart, HEAT_CELLS_PER_DECADE, Moment, Used};
+pub(crate) use results::is_known;
 pub use results::{Evidence, Results};
 pub use running::RunningFigures;
 
 /// The input of a figure.
-struct Raw<'a> {
-    run: &'a Run,
+pub(crate) struct Raw<'a> {
+    pub(crate) run: &'a Run,
     /// The counts in the selected seconds.
-    part: &'a FoldPart,
+    pub(crate) part: &'a FoldPart,
 }
 
 /// The unit of a metric's figures.
@@ -63,14 +64,29 @@ pub struct Metric {
 #[derive(Clone, Copy, Debug)]
 enum Figure {
     Computed(fn(&Raw<'_>) -> Option<f64>),
+    Time(TimeKind, Statistic),
     /// The counter or gauge of the cache with this field name.
     Reported(&'static str, MetricKind),
 }
 
+/// Times that every request has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TimeKind {
+    Response,
+    Service,
+    SendLag,
+}
+
+impl TimeKind {
+    const ALL: [(&str, Self); 3] =
+        [("response", Self::Response), ("service", Self::Service), ("send_lag", Self::SendLag)];
+}
+
 impl Metric {
-    fn computed(&self, raw: &Raw<'_>) -> Option<f64> {
+    pub(crate) fn computed(&self, raw: &Raw<'_>) -> Option<f64> {
         match self.figure {
             Figure::Computed(figure) => figure(raw),
+            Figure::Time(kind, statistic) => time(raw, kind, statistic),
             Figure::Reported(..) => None,
         }
     }
@@ -82,17 +98,30 @@ impl Metric {
                 Some(run.counters.get(field).copied().unwrap_or_default())
             }
             Figure::Reported(field, _) => run.counters.get(field).copied(),
-            Figure::Computed(_) => None,
+            Figure::Computed(_) | Figure::Time(..) => None,
         }
     }
 
     /// The spread that its figure rests on in a run or a window without disturbances, of this length in seconds; 0: unknown.
     pub(crate) fn assumed_spread(&self, seconds: u64) -> AssumedSpread {
-        match self.name.split_once('.') {
-            Some(("response" | "service" | "send_lag", statistic)) => {
-                AssumedSpread::of_undisturbed(statistic, seconds)
-            }
-            _ => AssumedSpread::Machine,
+        let statistic = self.time().map(|(_, statistic)| statistic);
+        statistic
+            .map_or(AssumedSpread::Machine, |statistic| AssumedSpread::of_undisturbed(statistic, seconds))
+    }
+
+    /// The times of a metric, and their statistic.
+    pub(crate) fn time(&self) -> Option<(TimeKind, Statistic)> {
+        match self.figure {
+            Figure::Time(kind, statistic) => Some((kind, statistic)),
+            Figure::Computed(_) | Figure::Reported(..) => None,
+        }
+    }
+
+    /// The times that late sends do not make longer: service times for response times.
+    pub(crate) fn without_lateness(&self) -> &Self {
+        match self.figure {
+            Figure::Time(TimeKind::Response, statistic) => Self::of_time(TimeKind::Service, statistic),
+            _ => self,
         }
     }
 
@@ -102,13 +131,54 @@ impl Metric {
         matches!(self.figure, Figure::Reported(..))
     }
 
-    /// The metric with this name; `p99.9` is `p999`.
+    /// The same of another statistic of its times.
+    pub(crate) fn with_statistic(&self, statistic: Statistic) -> Self {
+        let figure = match self.figure {
+            Figure::Time(kind, _) => Figure::Time(kind, statistic),
+            other => other,
+        };
+        Self { figure, ..*self }
+    }
+
+    /// The metric with this name. Times have every percentile, `p99.9` is `p999`, and `p99` alone is that of the response times.
     #[must_use]
     pub fn named(name: &str) -> Option<&'static Self> {
-        let alias = name.strip_suffix(".p99.9").map(|distribution| format!("{distribution}.p999"));
-        METRICS.named(alias.as_deref().unwrap_or(name)).ok()
+        let of_kind = name.split_once('.').and_then(|(kind, statistic)| {
+            let known = TimeKind::ALL.into_iter().find(|(known, _)| *known == kind);
+            known.map(|(_, kind)| (kind, statistic))
+        });
+        let (kind, statistic) = of_kind.unwrap_or((TimeKind::Response, name));
+        let of_time = || Statistic::named(statistic).map(|statistic| Self::of_time(kind, statistic));
+        METRICS.named(name).ok().or_else(of_time)
+    }
+
+    fn of_time(kind: TimeKind, statistic: Statistic) -> &'static Self {
+        let is_it = |metric: &&Self| metric.time() == Some((kind, statistic));
+        METRICS.iter().find(is_it).unwrap_or_else(|| {
+            let mut others = OTHER_PERCENTILES.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(known) = others.iter().copied().find(is_it) {
+                return known;
+            }
+            // A response time is judged with its service time.
+            let first = others.len();
+            for (name, kind) in TimeKind::ALL {
+                let name = format!("{name}.p{}", (statistic.quantile() * 1e14).round() / 1e12);
+                let summary = OF_TIMES[kind as usize][0].summary;
+                others.push(Box::leak(Box::new(of_times(name.leak(), summary, kind, statistic))));
+            }
+            others[first + kind as usize]
+        })
+    }
+
+    /// Every metric, with the percentiles that were named so far.
+    fn all() -> impl Iterator<Item = &'static Self> {
+        let others = OTHER_PERCENTILES.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        METRICS.iter().chain(others)
     }
 }
+
+/// Percentiles that a claim has named, and that are not listed.
+static OTHER_PERCENTILES: Mutex<Vec<&'static Metric>> = Mutex::new(Vec::new());
 
 named!(Metric, "metric");
 
@@ -123,9 +193,9 @@ pub static METRICS: LazyLock<Registry<Metric>> = LazyLock::new(|| {
         OF_ORIGIN,
         HELD,
         SPANS,
-        RESPONSE,
-        SERVICE,
-        SEND_LAG,
+        &OF_TIMES[0],
+        &OF_TIMES[1],
+        &OF_TIMES[2],
     ];
     let requests = RequestStats::METRICS.iter().map(|metric| (metric.field, metric.kind, metric.help));
     let store = StoreStats::METRICS.iter().map(|metric| (metric.field, metric.kind, metric.help));
@@ -176,18 +246,22 @@ const fn windowed(metric: Metric) -> Metric {
     Metric { has_windows: true, ..metric }
 }
 
+const fn of_times(name: &'static str, summary: &'static str, kind: TimeKind, statistic: Statistic) -> Metric {
+    Metric { figure: Figure::Time(kind, statistic), ..windowed(timing(name, summary, |_| None)) }
+}
+
 macro_rules! distribution {
-    ($name:literal, $summary:literal, $read:expr) => {
+    ($name:literal, $kind:expr, $summary:literal) => {
         [
-            windowed(timing(concat!($name, ".min"), $summary, |e| $read(e, |h| h.min()))),
-            windowed(timing(concat!($name, ".mean"), $summary, |e| $read(e, |h| h.mean()))),
-            windowed(timing(concat!($name, ".p50"), $summary, |e| $read(e, |h| h.quantile(0.50)))),
-            windowed(timing(concat!($name, ".p75"), $summary, |e| $read(e, |h| h.quantile(0.75)))),
-            windowed(timing(concat!($name, ".p90"), $summary, |e| $read(e, |h| h.quantile(0.90)))),
-            windowed(timing(concat!($name, ".p95"), $summary, |e| $read(e, |h| h.quantile(0.95)))),
-            windowed(timing(concat!($name, ".p99"), $summary, |e| $read(e, |h| h.quantile(0.99)))),
-            windowed(timing(concat!($name, ".p999"), $summary, |e| $read(e, |h| h.quantile(0.999)))),
-            windowed(timing(concat!($name, ".max"), $summary, |e| $read(e, |h| h.max()))),
+            of_times(concat!($name, ".min"), $summary, $kind, Statistic::Min),
+            of_times(concat!($name, ".mean"), $summary, $kind, Statistic::Mean),
+            of_times(concat!($name, ".p50"), $summary, $kind, Statistic::Quantile(0.5)),
+            of_times(concat!($name, ".p75"), $summary, $kind, Statistic::Quantile(0.75)),
+            of_times(concat!($name, ".p90"), $summary, $kind, Statistic::Quantile(0.9)),
+            of_times(concat!($name, ".p95"), $summary, $kind, Statistic::Quantile(0.95)),
+            of_times(concat!($name, ".p99"), $summary, $kind, Statistic::Quantile(0.99)),
+            of_times(concat!($name, ".p999"), $summary, $kind, Statistic::Quantile(0.999)),
+            of_times(concat!($name, ".max"), $summary, $kind, Statistic::Max),
         ]
     };
 }
@@ -331,8 +405,20 @@ static OF_RUNS: &[Metric] = metrics! {
 static OF_OPEN_LOADS: &[Metric] = metrics! {
     clocked "achieved_rate" "Requests sent before the end of an open load, by second."
         => |e| {
-            let open = e.run.load.open()?;
-            Some(sent_while_due(e.run) as f64 / open.duration_ms * 1e3)
+            let seconds = e.run.load.open()?.duration_ms / 1e3;
+            (seconds > 0.0).then(|| sent_while_due(e.run) as f64 / seconds)
+        };
+    clocked "achieved" "Requests that ended before the end of an open load / requests that were due. Over HTTP."
+        => |e| {
+            let (open, http) = (e.run.load.open()?, e.run.http.as_ref()?);
+            let in_time = sent_while_due(e.run).saturating_sub(http.in_flight_at_end);
+            ratio(in_time, e.run.outcomes.requests() + open.dropped)
+        };
+    clocked "throughput" "Answered requests by second, from the first due time to the end of the last request. Over HTTP."
+        => |e| {
+            let http = e.run.http.as_ref()?;
+            let seconds = (http.attack_ms + http.wait_ms) / 1e3;
+            (seconds > 0.0).then(|| (e.run.outcomes.requests() - e.run.outcomes.error) as f64 / seconds)
         };
     count "in_flight.max" "The most requests in flight at once. Open loads."
         => |e| Some(e.run.load.open()?.in_flight_max as f64);
@@ -358,26 +444,28 @@ static SPANS: &[Metric] = metrics! {
     timing "start_skew" "Time from the first worker's start to the last one's. Bursts."
         => |e| Some(e.run.load.burst()?.start_skew_ms);
 };
-static RESPONSE: &[Metric] = &distribution!("response", "Finished - due, of answered requests.", response);
-static SERVICE: &[Metric] = &distribution!("service", "Finished - sent, of answered requests.", service);
-static SEND_LAG: &[Metric] = &distribution!("send_lag", "Sent - due, of all requests.", send_lag);
+/// In the order of [`TimeKind`].
+static OF_TIMES: [[Metric; 9]; 3] = [
+    distribution!("response", TimeKind::Response, "Finished - due, of answered requests."),
+    distribution!("service", TimeKind::Service, "Finished - sent, of answered requests."),
+    distribution!("send_lag", TimeKind::SendLag, "Sent - due, of all requests."),
+];
 
-type Read = fn(&Histogram) -> Option<Duration>;
-
-/// Response times are known exactly at both ends; the histogram's three digits stay between them.
-fn response(raw: &Raw<'_>, read: Read) -> Option<f64> {
-    let read = milliseconds(read(&raw.part.times.response)?);
-    Some(raw.run.load.response().map_or(read, |exact| read.clamp(exact.min_ms, exact.max_ms)))
-}
-
-fn service(raw: &Raw<'_>, read: Read) -> Option<f64> {
-    // No request is served for longer than it takes.
-    let read = milliseconds(read(&raw.part.times.service)?);
-    Some(raw.run.load.response().map_or(read, |exact| read.min(exact.max_ms)))
-}
-
-fn send_lag(raw: &Raw<'_>, read: Read) -> Option<f64> {
-    read(&raw.part.times.send_lag).map(milliseconds)
+/// Response times are known exactly at both ends: the histogram's three digits stay between them. A request is not served for longer
+/// than it takes.
+fn time(raw: &Raw<'_>, kind: TimeKind, statistic: Statistic) -> Option<f64> {
+    let times = &raw.part.times;
+    let exact = raw.run.load.response();
+    let of = |times| statistic.of(times).map(milliseconds);
+    match (kind, exact) {
+        (TimeKind::Response, Some(exact)) => {
+            of(&times.response).map(|ms| ms.clamp(exact.min_ms, exact.max_ms))
+        }
+        (TimeKind::Response, None) => of(&times.response),
+        (TimeKind::Service, Some(exact)) => of(&times.service).map(|ms| ms.min(exact.max_ms)),
+        (TimeKind::Service, None) => of(&times.service),
+        (TimeKind::SendLag, _) => of(&times.send_lag),
+    }
 }
 
 /// Requests that were sent before the schedule was over.

@@ -104,7 +104,7 @@ fn judged_ratio(claim: &RatioClaim, effects: &Effects, estimate: &Estimate, alph
         mean: ratio(estimate.measured),
         low,
         high,
-        is_assumed: estimate.is_assumed(alpha),
+        is_assumed: estimate.rests_on_assumed_spread(alpha),
         verdict,
         repeats_to_decide,
     }

@@ -469,6 +469,12 @@ pub struct Interval {
     pub usage: BTreeMap<Role, Usage>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holds: Option<CacheContents>,
+    /// Requests by status; 0: no response. Over HTTP.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub status_codes: BTreeMap<u16, u64>,
+    /// Failed requests by the class of their failure, or by their status. Over HTTP.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub errors: BTreeMap<String, u64>,
     /// Present if it was large enough to change the times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disturbance: Option<Disturbance>,

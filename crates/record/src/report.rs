@@ -3,11 +3,11 @@
 mod accounting;
 pub mod go_format;
 pub mod html;
-pub(crate) mod inline;
 pub mod json;
 pub mod junit;
 pub mod kazoo;
 pub mod markdown;
+pub(crate) mod markdown_text;
 pub mod openmetrics;
 mod published;
 pub mod pull_request;

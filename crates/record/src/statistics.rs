@@ -10,6 +10,7 @@
 
 use std::ops::{Add, Mul};
 
+use crate::histogram::Statistic;
 use statrs::distribution::{ChiSquared, ContinuousCDF, Normal, StudentsT};
 
 /// The probability of any false verdict on times in a file, or in a comparison of two records.
@@ -65,16 +66,10 @@ pub struct Bounds {
 }
 
 impl AssumedSpread {
-    /// Of a statistic (`p99`, `max`) of a load of this length in seconds, if that is known.
+    /// Of a statistic of a load of this length in seconds, if that is known.
     #[must_use]
-    pub fn of_undisturbed(statistic: &str, seconds: u64) -> Self {
-        let quantile = match statistic {
-            "max" => 1.0,
-            // A stall makes it longer by as much as p99, in about as long a load.
-            "mean" => 0.99,
-            percentile => quantile(percentile).unwrap_or_default(),
-        };
-        let is_stall = seconds > 0 && (1.0 - quantile) * (seconds as f64) < STALL_S;
+    pub fn of_undisturbed(statistic: Statistic, seconds: u64) -> Self {
+        let is_stall = seconds > 0 && (1.0 - statistic.quantile()) * (seconds as f64) < STALL_S;
         if is_stall { Self::Stall } else { Self::Machine }
     }
 
@@ -86,12 +81,6 @@ impl AssumedSpread {
             Self::Stall | Self::Disturbed => 1.4,
         }
     }
-}
-
-/// `p999` is 0.999; `None`: no percentile.
-#[must_use]
-pub fn quantile(statistic: &str) -> Option<f64> {
-    format!("0.{}", statistic.strip_prefix('p')?).parse().ok()
 }
 
 impl Quantity {
@@ -492,7 +481,7 @@ impl Estimate {
 
     /// True if the interval rests on the assumed spread.
     #[must_use]
-    pub fn is_assumed(&self, alpha: f64) -> bool {
+    pub fn rests_on_assumed_spread(&self, alpha: f64) -> bool {
         let narrowest = self.errors.iter().min_by(|a, b| a.half_width(alpha).total_cmp(&b.half_width(alpha)));
         narrowest.is_some_and(|error| error.degrees_of_freedom.is_none())
     }
@@ -616,7 +605,7 @@ mod tests {
         let everything_above = Region { from: 0.0, to: f64::INFINITY };
         let p_value = e.estimate().p_value_within(everything_above) * (1.0 - ASSUMED_SHARE);
         assert!((p_value - 0.002_435_6).abs() < 1e-6);
-        assert!(!e.estimate().is_assumed(0.05));
+        assert!(!e.estimate().rests_on_assumed_spread(0.05));
     }
 
     /// From `SciPy` 1.17: `scipy.stats.ttest_ind(left, right, equal_var=False)`, and its `confidence_interval`.
@@ -631,14 +620,14 @@ mod tests {
         let p_value = e.p_value_within(Region { from: 0.0, to: f64::INFINITY }) * (1.0 - ASSUMED_SHARE);
         assert!((p_value - 0.007_115_3).abs() < 1e-6, "{p_value}");
         let one_run = Estimate::unpaired(&of(&[0.21]), &of(&[0.11, 0.07, 0.16, 0.02]));
-        assert!(one_run.is_assumed(0.05) && one_run.interval(0.05).high > 0.8);
+        assert!(one_run.rests_on_assumed_spread(0.05) && one_run.interval(0.05).high > 0.8);
     }
 
     #[test]
     fn one_run_decides_what_no_machine_can_cause() {
         let far = effects(&[(392.0_f64 / 5.0).ln()], 1);
         let above = Region { from: 0.0, to: f64::INFINITY };
-        assert!(far.estimate().p_value_within(above) < 1e-6 && far.estimate().is_assumed(0.05));
+        assert!(far.estimate().p_value_within(above) < 1e-6 && far.estimate().rests_on_assumed_spread(0.05));
         assert!(effects(&[1.5_f64.ln()], 1).estimate().p_value_within(above) > 0.05);
         // Seconds that differ by more than machines do.
         let noisy = Effects { within_run: Some(3.0), ..far };

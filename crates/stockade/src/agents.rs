@@ -13,7 +13,7 @@ use std::{
 use serde_json::json;
 use stockade_agents::{
     AgentClock, AgentInfo, AgentOptions, CancellationToken, ConnectionOptions, Coordinator,
-    CoordinatorOptions, Credentials, NatsUrl, ServerOptions, Subject, serve,
+    CoordinatorOptions, Credentials, NatsUrl, ServerOptions, SubjectPrefix, serve,
 };
 use stockade_lab::http::ThisMachine;
 use stockade_load::AllowedTargets;
@@ -114,11 +114,11 @@ impl OnArgs {
 }
 
 /// The server, and after a comma the first part of all subjects.
-fn connection(url: &str, nats: &NatsArgs) -> Result<(ConnectionOptions, Subject), CommandError> {
+fn connection(url: &str, nats: &NatsArgs) -> Result<(ConnectionOptions, SubjectPrefix), CommandError> {
     let usage = |error: &dyn ToString| CommandError::Usage(error.to_string());
     let (url, subject) = match url.split_once(',') {
         Some((url, subject)) => (url, subject.parse().map_err(|error| usage(&error))?),
-        None => (url, Subject::default()),
+        None => (url, SubjectPrefix::default()),
     };
     let url: NatsUrl = url.parse().map_err(|error| usage(&error))?;
     let credentials = match &nats.nats_credentials {

@@ -5,7 +5,14 @@ mod live;
 mod resolve;
 mod settings;
 
-use std::{collections::BTreeMap, ffi::OsStr, fs, io, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    ffi::OsStr,
+    fs,
+    io::{self, IsTerminal},
+    path::PathBuf,
+    sync::Arc,
+};
 
 use stockade_lab::host;
 use stockade_load::{
@@ -26,7 +33,7 @@ use self::live::LiveReport;
 use crate::{
     cli::{LoadArgs, OnArgs, Out},
     exit::{CommandError, Exit},
-    progress::stop_on_signals,
+    progress::{LiveScreen, RunView, stop_on_signals},
     run::{default_directories, print},
     telemetry::Telemetry,
     ui::LiveUi,
@@ -40,8 +47,8 @@ fn sender(on: &OnArgs, stop: &CancellationToken) -> Result<Arc<dyn LoadRunner>, 
 
 /// Standard output has the report and nothing else.
 pub fn load(args: &LoadArgs) -> Result<Exit, CommandError> {
-    if let Some(bounds) = &args.capacity {
-        return capacity::search(args, bounds);
+    if let Some(claims) = &args.capacity {
+        return capacity::search(args, claims);
     }
     let LoadArgs { format, out, on, .. } = args;
     let mut load = resolve::load(args)?;
@@ -63,8 +70,11 @@ pub fn load(args: &LoadArgs) -> Result<Exit, CommandError> {
     let telemetry = Telemetry::start(&args.telemetry, None)?;
     let title = title(&load);
     let ui = args.ui.address.map(|address| LiveUi::start(address, &title)).transpose()?;
-    let observers: Vec<_> = ui.iter().map(|ui| Box::new(ui.observer()) as Box<dyn RunObserver>).collect();
-    let live = LiveReport::new(&load, stream, out.as_ref())?.with_figures(telemetry.figures());
+    let mut observers: Vec<_> = ui.iter().map(|ui| Box::new(ui.observer()) as Box<dyn RunObserver>).collect();
+    // Samples on the same terminal would break its lines.
+    if stream.is_none() || !io::stdout().is_terminal() {
+        observers.push(screen(&load));
+    }
     let place = (!args.no_record).then(|| args.record.clone().unwrap_or_else(new_directory));
     let recorder = place.as_deref().and_then(|place| {
         Recorder::create(place).inspect_err(|error| say!("the load has no record: {error}")).ok()
@@ -72,15 +82,15 @@ pub fn load(args: &LoadArgs) -> Result<Exit, CommandError> {
     let place = place.filter(|_| recorder.is_some());
     let head = Record { spec: settings::text(args), ..host::new_record(&title, load.seed) };
     let record = LoadRecord::start(&load, head, on.on.is_none(), recorder, Box::new(observers));
-    let mut live = live.with_record(record);
+    let mut live = LiveReport::new(&load, (stream, out.as_ref()), telemetry.figures(), record)?;
     let LoadTestRun { summary, end } = ready.run(&mut live, &stop)?;
     let was_cancelled = end.was_cancelled;
     let (record, finished) = live.finish();
-    let expectations = args.expect.iter().flat_map(|bounds| bounds.expectations(&summary, was_cancelled));
+    let expectations = args.expect.iter().flat_map(|claims| summary.judge(claims, was_cancelled));
     let options = ReportOptions { buckets: args.buckets.clone(), expectations: expectations.collect() };
     let verdict = verdict(&summary, &options.expectations, was_cancelled);
-    let recorded =
-        record.map(|record| record.finish(&summary, &options.expectations, verdict, was_cancelled));
+    // The view leaves the terminal.
+    let recorded = record.finish(&summary, &options.expectations, verdict, was_cancelled);
     if let Render::Fold(render) = format.render {
         print(&render(&summary, &options))?;
     }
@@ -93,7 +103,7 @@ pub fn load(args: &LoadArgs) -> Result<Exit, CommandError> {
         }
     }
     match (recorded, place) {
-        (Some(Err(error)), _) => say!("the load has no complete record: {error}"),
+        (Err(error), _) => say!("the load has no complete record: {error}"),
         (_, Some(place)) => say!("record, report.md and report.html in {}", place.display()),
         (_, None) => {}
     }
@@ -101,6 +111,12 @@ pub fn load(args: &LoadArgs) -> Result<Exit, CommandError> {
     // The report comes first: an output file that could not be written does not hide it.
     finished?;
     exit(verdict, &summary, &options.expectations, was_cancelled)
+}
+
+/// The view of a load at a terminal.
+fn screen(load: &LoadTest) -> Box<dyn RunObserver> {
+    let lasts = load.plan.duration().map(|lasts| lasts.saturating_sub(load.plan.warmup()));
+    Box::new(LiveScreen::open(RunView::of_load(&load.plan.to_string(), lasts)))
 }
 
 /// A new directory in `runs/load`: another load may start in the same second. Its record reports why it cannot be made.

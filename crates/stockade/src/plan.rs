@@ -15,8 +15,8 @@ use stockade_plan::{
     outlook::outlook,
     plan as compute,
     read::{DroppedParameters, KeyRules, REQUESTS_MAX, read},
-    report::{Plan, StrategyRuns, verification_text},
-    strategies::{OriginModel, Part, run as run_strategies},
+    report::{CachePlan, StrategyRuns, verification_text},
+    strategies::{BusiestRequests, OriginModel, run as run_strategies},
 };
 
 use crate::{
@@ -149,7 +149,7 @@ fn ignored_query(dropped: &DroppedParameters) -> Option<String> {
 }
 
 /// Runs the chosen strategies over the busiest part of the log.
-fn strategies(args: &PlanArgs, plan: &Plan) -> Result<Option<StrategyRuns>, CommandError> {
+fn strategies(args: &PlanArgs, plan: &CachePlan) -> Result<Option<StrategyRuns>, CommandError> {
     let candidates = args.strategies();
     let recommendation = match &plan.recommendation {
         Ok(recommendation) if !candidates.is_empty() => recommendation,
@@ -169,14 +169,14 @@ fn strategies(args: &PlanArgs, plan: &Plan) -> Result<Option<StrategyRuns>, Comm
             .map(|workers| Capacity { workers: workers as usize, queue: ORIGIN_QUEUE }),
         outage: args.outage.unwrap_or(OUTAGE),
     };
-    let part = Part::of(&plan.trace, &origin);
-    let figures = run_strategies(&part, &candidates, recommendation, &origin, Seed(1))
+    let busiest = BusiestRequests::from_trace(&plan.trace, &origin);
+    let figures = run_strategies(&busiest, &candidates, recommendation, &origin, Seed(1))
         .map_err(|error| CommandError::Usage(error.to_string()))?;
-    Ok(Some(StrategyRuns { requests: part.requests(), span: part.span(), origin, figures }))
+    Ok(Some(StrategyRuns { requests: busiest.requests(), span: busiest.span(), origin, figures }))
 }
 
 /// Writes the experiment that confirms the plan, and runs it, where the arguments say so.
-fn confirm(args: &PlanArgs, plan: &mut Plan) -> Result<Exit, CommandError> {
+fn confirm(args: &PlanArgs, plan: &mut CachePlan) -> Result<Exit, CommandError> {
     #[cfg(feature = "http")]
     let verify = args.verify;
     #[cfg(not(feature = "http"))]

@@ -1,8 +1,6 @@
 //! Progress on standard error: lines in place at a terminal, nothing in a pipe; cancellation by Ctrl-C.
 
 mod layout;
-#[cfg(feature = "http")]
-mod load_view;
 mod run_view;
 mod screen;
 mod steps;
@@ -10,8 +8,6 @@ mod time_left;
 
 use stockade_lab::engine::CancellationToken;
 
-#[cfg(feature = "http")]
-pub use self::load_view::LoadView;
 pub use self::{
     run_view::RunView,
     screen::{LiveScreen, is_terminal, message, size},

@@ -17,7 +17,7 @@ use crate::{
     run::print,
 };
 
-/// Runs every start. Workers that fail are data, not errors; their reasons go to standard error.
+/// Runs every series of bursts. Workers that fail are data, not errors; their reasons go to standard error.
 pub fn stampede(mut args: StampedeArgs) -> Result<Exit, CommandError> {
     let writer = writer(&args)?;
     let url = source(&args)?;
@@ -37,7 +37,7 @@ pub fn stampede(mut args: StampedeArgs) -> Result<Exit, CommandError> {
             workers,
             barrier: !args.no_barrier,
             docs: args.docs,
-            conduct: args.source_latency.clone().into(),
+            behavior: args.source_latency.clone().into(),
         };
         strategies.iter().map(burst).collect()
     };
@@ -48,26 +48,27 @@ pub fn stampede(mut args: StampedeArgs) -> Result<Exit, CommandError> {
 
     let stop = stop_on_signals();
     let live = LiveScreen::steps(args.workers.len() * strategies.len());
-    let mut starts: Vec<BurstSeries> = Vec::new();
+    let mut all: Vec<BurstSeries> = Vec::new();
     for workers in &args.workers {
         let seed = Seed(args.seed).child(&format!("{workers} workers, {}", args.docs));
         let measuring = |burst: &Burst| live.next(format!("{workers} workers, {}", burst.name));
-        let start = stampede::start(&bursts(*workers), &runtime, &document_set, seed, &stop, measuring)?;
-        let is_interrupted = start.interrupted;
-        starts.push(start);
+        let series =
+            stampede::run_bursts(&bursts(*workers), &runtime, &document_set, seed, &stop, measuring)?;
+        let is_interrupted = series.interrupted;
+        all.push(series);
         if is_interrupted {
             break;
         }
     }
     drop(live);
     print(&match args.format {
-        StampedeFormat::Json => stampede::json(&starts),
-        StampedeFormat::Text => stampede::text(&starts, args.writer == WriterName::Mailbox),
+        StampedeFormat::Json => stampede::json(&all),
+        StampedeFormat::Text => stampede::text(&all, args.writer == WriterName::Mailbox),
     })?;
-    for complaint in starts.iter().flat_map(|start| &start.complaints) {
+    for complaint in all.iter().flat_map(|series| &series.complaints) {
         say!("{complaint}");
     }
-    Ok(if starts.iter().any(|start| start.interrupted) { Exit::Undecided } else { Exit::Done })
+    Ok(if all.iter().any(|series| series.interrupted) { Exit::Undecided } else { Exit::Done })
 }
 
 /// Parsed after the other arguments: clap shows an invalid argument, and a URL may contain a secret.

@@ -76,7 +76,7 @@ impl Telemetry {
         if args.prometheus.is_none() && args.otlp.is_none() {
             return Ok(Self { figures: None, _thread: None });
         }
-        let mut resource = resource(&host::stockade(), &host::host(), experiment);
+        let mut resource = resource(&host::stockade_version(), &host::host(), experiment);
         // Series of two runs at the same time differ by it.
         resource.push(("service.instance.id", instance_id(Seed::from_entropy())));
         let figures = LiveFigures::new(with_environment(resource)?);

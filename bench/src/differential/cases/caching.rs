@@ -1,7 +1,7 @@
 //! Responses that are stored, and the requests that they answer.
 
 use super::{
-    super::case::{Case, Kind, Question, Reading, Reply, Step, When},
+    super::case::{Case, CaseStep, Kind, Question, Reading, Reply, When},
     super::table::Row,
     asks, rows,
 };
@@ -10,7 +10,7 @@ const FRESH: &str = "Cache-Control: max-age=60\r\n";
 
 pub(super) fn responses() -> Vec<Case> {
     let with_fields = |row: &Row| {
-        let case = asked(row, Question::Reused).step(Step::get("")).step(Step::get(""));
+        let case = asked(row, Question::Reused).step(CaseStep::get("")).step(CaseStep::get(""));
         case.replies([Reply::echo(row.text())])
     };
     let mut cases: Vec<Case> = rows(include_str!("directives.txt")).iter().map(with_fields).collect();
@@ -73,7 +73,7 @@ fn statuses() -> Vec<Case> {
         let name = format!("{} with {what}", &status[..3]);
         let case = Case::new(Kind::Caching, name, clause).ask(Question::Reused, reading);
         let reply = Reply::Echo { status: status.to_owned(), fields: fields.to_owned() };
-        case.step(Step::get("")).step(Step::get("")).replies([reply])
+        case.step(CaseStep::get("")).step(CaseStep::get("")).replies([reply])
     };
     let mut cases = Vec::new();
     for status in STATUSES {
@@ -96,10 +96,10 @@ pub(super) fn requests() -> Vec<Case> {
         let mut case = asks(Kind::Caching, row);
         for part in ["first", "second", "third"] {
             match row.find(part) {
-                Some(text) if text.contains(" HTTP/1.") => case = case.step(Step::one(text)),
-                Some(fields) => case = case.step(Step::get(fields)),
+                Some(text) if text.contains(" HTTP/1.") => case = case.step(CaseStep::one(text)),
+                Some(fields) => case = case.step(CaseStep::get(fields)),
                 None if part == "third" => {}
-                None => case = case.step(Step::get("")),
+                None => case = case.step(CaseStep::get("")),
             }
         }
         let usual = Reply::echo(if row.text().is_empty() { FRESH } else { row.text() });
@@ -121,7 +121,7 @@ pub(super) fn requests() -> Vec<Case> {
 
 pub(super) fn keys() -> Vec<Case> {
     let get = |target: &str, host: &str, fields: &str| {
-        Step::one(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n"))
+        CaseStep::one(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n{fields}\r\n"))
     };
     let of_row = |row: &Row| {
         let (first, second, text) = (row.part("first"), row.part("second"), row.text());

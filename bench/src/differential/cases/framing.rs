@@ -1,7 +1,7 @@
 //! The length of the body of a request.
 
 use super::{
-    super::case::{Case, Kind, Reading, Step},
+    super::case::{Case, CaseStep, Kind, Reading},
     request, rows,
 };
 
@@ -17,16 +17,16 @@ pub(super) fn cases() -> Vec<Case> {
             let mut requests = row.requests;
             let step = match row.section {
                 // A length of 5 for some parsers only: the others see a request line `hello`.
-                "lengths" => Step::one(post(text, "hello")),
+                "lengths" => CaseStep::one(post(text, "hello")),
                 "codings" => {
                     // A forbidden request ends its connection.
                     requests = if row.reading == Some(Reading::Forbidden) { 1 } else { 2 };
-                    Step::one(post(text, &chunks)).responses(requests)
+                    CaseStep::one(post(text, &chunks)).responses(requests)
                 }
-                "both" => Step::one(post(text, &chunks)),
-                "chunks" => Step::one(post(CHUNKED, text)),
-                "cut" => Step::one(text).closing(),
-                _ => Step::one(text).responses(requests),
+                "both" => CaseStep::one(post(text, &chunks)),
+                "chunks" => CaseStep::one(post(CHUNKED, text)),
+                "cut" => CaseStep::one(text).closing(),
+                _ => CaseStep::one(text).responses(requests),
             };
             request(Kind::Framing, &row, step).requests_max(requests)
         })
@@ -37,7 +37,13 @@ pub(super) fn cases() -> Vec<Case> {
         ("a thousand chunks of a byte", "9112 7.1", Reading::Permitted, many),
         ("an extension of 5,000 bytes", "9112 7.1.1", Reading::Permitted, long),
     ] {
-        cases.push(Case::request(Kind::Framing, name, clause, reading, Step::one(post(CHUNKED, &chunks))));
+        cases.push(Case::request(
+            Kind::Framing,
+            name,
+            clause,
+            reading,
+            CaseStep::one(post(CHUNKED, &chunks)),
+        ));
     }
     cases
 }

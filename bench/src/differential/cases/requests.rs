@@ -1,7 +1,7 @@
 //! First lines, hosts and header fields of requests.
 
 use super::{
-    super::case::{Case, Kind, Reading, Step},
+    super::case::{Case, CaseStep, Kind, Reading},
     asks, request, rows,
 };
 
@@ -10,7 +10,7 @@ pub(super) fn request_lines() -> Vec<Case> {
     let rows = rows(include_str!("request_line.txt"));
     let mut cases: Vec<Case> = rows
         .iter()
-        .map(|row| request(Kind::RequestLine, row, Step::one(format!("{}{rest}", row.text()))))
+        .map(|row| request(Kind::RequestLine, row, CaseStep::one(format!("{}{rest}", row.text()))))
         .collect();
     for (name, reading, line) in [
         (
@@ -31,7 +31,7 @@ pub(super) fn request_lines() -> Vec<Case> {
         ("a method of 40 bytes", Reading::Permitted, format!("{} /{{id}} HTTP/1.1", "M".repeat(40))),
         ("a method of 5,000 bytes", Reading::Permitted, format!("{} /{{id}} HTTP/1.1", "M".repeat(5_000))),
     ] {
-        let step = Step::one(format!("{line}\r\n{rest}"));
+        let step = CaseStep::one(format!("{line}\r\n{rest}"));
         cases.push(Case::request(Kind::RequestLine, name, "9112 3", reading, step));
     }
     cases
@@ -46,11 +46,11 @@ pub(super) fn hosts() -> Vec<Case> {
                 "fields" => format!("GET /{{id}} HTTP/1.1\r\n{}\r\n", row.text()),
                 _ => row.text().to_owned(),
             };
-            request(Kind::Host, row, Step::one(text))
+            request(Kind::Host, row, CaseStep::one(text))
         })
         .collect();
     for (name, length) in [("a name of 300 bytes", 300), ("a name of 5,000 bytes", 5_000)] {
-        let step = Step::one(format!("GET /{{id}} HTTP/1.1\r\nHost: {}\r\n\r\n", "a".repeat(length)));
+        let step = CaseStep::one(format!("GET /{{id}} HTTP/1.1\r\nHost: {}\r\n\r\n", "a".repeat(length)));
         cases.push(Case::request(Kind::Host, name, "3986 3.2.2", Reading::Permitted, step));
     }
     cases
@@ -61,7 +61,8 @@ pub(super) fn fields() -> Vec<Case> {
     let mut cases: Vec<Case> = rows
         .iter()
         .map(|row| {
-            let step = if row.section == "requests" { Step::one(row.text()) } else { Step::get(row.text()) };
+            let step =
+                if row.section == "requests" { CaseStep::one(row.text()) } else { CaseStep::get(row.text()) };
             if row.asks.is_empty() {
                 return request(Kind::Fields, row, step);
             }
@@ -77,7 +78,7 @@ pub(super) fn fields() -> Vec<Case> {
         ("90 fields", Reading::Permitted, "X: 1\r\n".repeat(90)),
         ("1,000 fields", Reading::Permitted, "X: 1\r\n".repeat(1_000)),
     ] {
-        cases.push(Case::request(Kind::Fields, name, "9110 5.4", reading, Step::get(&fields)));
+        cases.push(Case::request(Kind::Fields, name, "9110 5.4", reading, CaseStep::get(&fields)));
     }
     cases
 }

@@ -1,7 +1,7 @@
 //! Odd responses of the origin: whether they are delivered, stored, or left in a connection.
 
 use super::{
-    super::case::{Case, Kind, Question, Reading, Reply, Step, Then},
+    super::case::{Case, CaseStep, Kind, Question, Reading, Reply, Then},
     asks, rows,
 };
 
@@ -45,7 +45,8 @@ pub(super) fn cases() -> Vec<Case> {
     let head = "HEAD /{id} HTTP/1.1\r\nHost: a.test\r\n\r\n";
     let new = Case::new(Kind::Responses, "a body of a response to HEAD", "9112 6.3");
     let answer = format!("{HEAD}Content-Length: 4\r\n\r\nevil");
-    let mut to_head = new.ask(Question::Evil, Reading::Forbidden).step(Step::one(head)).step(Step::one(head));
+    let mut to_head =
+        new.ask(Question::Evil, Reading::Forbidden).step(CaseStep::one(head)).step(CaseStep::one(head));
     to_head.replies = vec![Reply::raw(answer, Then::KeepOpen)];
     cases.push(to_head);
     cases
@@ -53,7 +54,7 @@ pub(super) fn cases() -> Vec<Case> {
 
 /// The bytes for a first and a second client; then a victim requests another URL, and gets an echo.
 fn case(case: Case, text: String, then: Then) -> Case {
-    let mut case = case.step(Step::get("")).step(Step::get(""));
+    let mut case = case.step(CaseStep::get("")).step(CaseStep::get(""));
     let odd = Reply::raw(text, then);
     case.replies = vec![Reply::for_target("/victim", Reply::echo("Cache-Control: no-store\r\n"), odd)];
     case.has_victim = true;

@@ -26,7 +26,10 @@ use super::{Agent, AgentRun, Moves, PUBLISH_TIMEOUT, RETRY_DELAY, fault::Fault, 
 use crate::{
     clock::{AgentClock, Nanos},
     wait::{Ticks, pause, within},
-    wire::{ALIVE_INTERVAL, AgentStatus, ControlMessage, RecordPart, encoded, lease_from, silence},
+    wire::{
+        ALIVE_INTERVAL, AgentStatus, ControlMessage, RecordPart, encoded, lease_from,
+        silent_coordinator_fault,
+    },
 };
 
 /// Records that wait for NATS: one is a second. More are lost, and the run is invalid.
@@ -154,7 +157,7 @@ impl<'a> ActiveRun<'a> {
                             self.lease.store(lease_from(clock.now()), Relaxed);
                         }
                         // It waited while this process was suspended.
-                        Some(Ok(ControlMessage::Alive)) => self.fault.note(silence()),
+                        Some(Ok(ControlMessage::Alive)) => self.fault.note(silent_coordinator_fault()),
                         Some(Ok(ControlMessage::Stop)) => {
                             self.is_told_to_stop = true;
                             self.stop.cancel();
@@ -173,7 +176,7 @@ impl<'a> ActiveRun<'a> {
                 }
                 () = self.ticks.tick() => {
                     if clock.now() >= self.lease.load(Relaxed) && !self.is_told_to_stop {
-                        self.fault.note(silence());
+                        self.fault.note(silent_coordinator_fault());
                     }
                     self.agent.publish(&self.status_subject, &self.status).await;
                 }
@@ -284,7 +287,7 @@ impl Control for RunControl {
     fn may_send(&self) -> bool {
         let may_send = self.clock.now() < self.lease.load(Relaxed);
         if !may_send {
-            self.fault.note(silence());
+            self.fault.note(silent_coordinator_fault());
         }
         may_send
     }

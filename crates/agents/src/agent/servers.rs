@@ -23,7 +23,10 @@ use super::{Agent, order::checked_order};
 use crate::{
     clock::Nanos,
     wait::Ticks,
-    wire::{ALIVE_INTERVAL, AgentReply, AgentStatus, ControlMessage, RunId, ServerId, lease_from, silence},
+    wire::{
+        ALIVE_INTERVAL, AgentReply, AgentStatus, ControlMessage, RunId, ServerId, lease_from,
+        silent_coordinator_fault,
+    },
 };
 
 /// A machine that runs servers, and its address.
@@ -272,7 +275,7 @@ impl Agent {
             };
             // A sign of life may have waited while this process was suspended.
             if clock.now() >= lease {
-                break Some(silence());
+                break Some(silent_coordinator_fault());
             }
             if is_alive {
                 lease = lease_from(clock.now());

@@ -31,7 +31,8 @@ use crate::{
     clock::{AgentClock, duration},
     wait::Ticks,
     wire::{
-        AgentInfo, AgentReply, AgentRequest, AgentStatus, LOST_AFTER, RunId, ServerId, Subject, encoded, lost,
+        AgentInfo, AgentReply, AgentRequest, AgentStatus, LOST_AFTER, RunId, ServerId, SubjectPrefix,
+        encoded, lost_agent_fault,
     },
 };
 
@@ -57,7 +58,7 @@ pub(super) struct AgentMachine {
 pub(super) struct ServerSession {
     run: RunId,
     client: Client,
-    subject: Subject,
+    subject: SubjectPrefix,
     runtime: Handle,
     clock: AgentClock,
     states: Arc<Mutex<BTreeMap<String, MachineState>>>,
@@ -97,7 +98,7 @@ impl ServerSession {
     /// Starts the signs of life, which agents need from the first server on.
     pub(super) async fn start(
         client: &Client,
-        subject: &Subject,
+        subject: &SubjectPrefix,
         runtime: Handle,
     ) -> Result<Self, async_nats::SubscribeError> {
         let run = RunId::random();
@@ -173,7 +174,7 @@ async fn watch(
             }
         }
         for state in states.values_mut().filter(|state| now.saturating_sub(state.heard) > LOST_AFTER) {
-            state.fail(&lost(client.connection_state() == State::Connected));
+            state.fail(&lost_agent_fault(client.connection_state() == State::Connected));
         }
     }
 }

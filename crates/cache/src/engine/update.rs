@@ -8,7 +8,7 @@ use super::{Engine, insertion::loaded};
 use crate::{
     freshness::{Lifespan, Lifetime},
     invalidation::Invalidation,
-    store::{NewValue, StoredValue, update::Seen},
+    store::{NewValue, StoredValue, update::ObservedKey},
     tier::{InvalidationTarget, SharedTier},
 };
 
@@ -28,7 +28,7 @@ pub enum Update<V> {
     Remove,
 }
 
-/// The key was changed since it was seen.
+/// The key was changed since it was observed.
 struct Conflict;
 
 impl<K, V, R> Engine<K, V, R>
@@ -49,17 +49,17 @@ where
     {
         loop {
             let now = self.runtime.coarse_now();
-            let seen = self.store.see(key, now);
+            let observed = self.store.observe(key, now);
             let timed = |value: V, own| {
                 let life = self.lifetime_of(&value, own, now, Duration::ZERO);
                 (Some(value), life)
             };
-            let (value, life) = match change(seen.fresh.as_ref().map(|(stored, _)| stored)) {
-                Update::Keep => return seen.fresh.map(|(stored, _)| stored.value),
+            let (value, life) = match change(observed.fresh.as_ref().map(|(stored, _)| stored)) {
+                Update::Keep => return observed.fresh.map(|(stored, _)| stored.value),
                 Update::Remove => (None, None),
                 Update::Store(value) => timed(value, None),
                 Update::StoreFor(value, lifespan) => timed(value, Some(lifespan)),
-                Update::StoreInPlace(value) => match &seen.fresh {
+                Update::StoreInPlace(value) => match &observed.fresh {
                     // The times of a not-found are not those of a value.
                     Some((_, life)) if life.is_negative() == self.is_not_found(&value) => {
                         (Some(value), Some(*life))
@@ -68,8 +68,8 @@ where
                 },
             };
             let done = match value.zip(life) {
-                Some((value, life)) => self.replace(key, &seen, value, life, now),
-                None => self.remove_seen(key, &seen, now),
+                Some((value, life)) => self.replace(key, &observed, value, life, now),
+                None => self.remove_if_unchanged(key, &observed, now),
             };
             if let Ok(value) = done {
                 return value;
@@ -80,7 +80,7 @@ where
     fn replace<Q>(
         &self,
         key: &Q,
-        seen: &Seen<V>,
+        observed: &ObservedKey<V>,
         value: V,
         life: Lifetime,
         now: Time,
@@ -90,19 +90,19 @@ where
         Q: Hash + Eq + ToOwned<Owned: Into<K>> + ?Sized,
     {
         // The clock may be behind that of the stored value, which is older all the same.
-        let life = Lifetime { loaded: life.loaded.max(seen.stamp.loaded), ..life };
+        let life = Lifetime { loaded: life.loaded.max(observed.stamp.loaded), ..life };
         let new = NewValue {
             key: key.to_owned().into(),
             value: value.clone(),
-            since: seen.since,
+            since: observed.since,
             took: Duration::ZERO,
         };
         let published = self.shared.is_some().then(|| (new.key.clone(), loaded(&new, Some(life), now)));
         if self.has_memory() {
             let Ok(permit) = self.store.reserve_for_store(&new.key, &value, None) else {
-                return self.remove_seen(key, seen, now);
+                return self.remove_if_unchanged(key, observed, now);
             };
-            if self.store.replace(seen, new, &life, permit, now).ok_or(Conflict)? {
+            if self.store.replace(observed, new, &life, permit, now).ok_or(Conflict)? {
                 // Later requests must not wait for a load that began before.
                 self.coalescer.detach(key);
             }
@@ -116,7 +116,12 @@ where
         Ok(Some(value))
     }
 
-    fn remove_seen<Q>(&self, key: &Q, seen: &Seen<V>, now: Time) -> Result<Option<V>, Conflict>
+    fn remove_if_unchanged<Q>(
+        &self,
+        key: &Q,
+        observed: &ObservedKey<V>,
+        now: Time,
+    ) -> Result<Option<V>, Conflict>
     where
         K: Borrow<Q>,
         Q: Hash + Eq + ToOwned<Owned: Into<K>> + ?Sized,
@@ -125,7 +130,7 @@ where
         let target =
             |shared: &SharedTier<K, V>| InvalidationTarget::Key(shared.keys.encode(&key.to_owned().into()));
         self.publish_invalidation(target, Invalidation::Hard);
-        if !self.store.remove_seen(seen, key, now) {
+        if !self.store.remove_if_unchanged(observed, key, now) {
             return Err(Conflict);
         }
         // Later requests must not wait for a load whose value is outdated.

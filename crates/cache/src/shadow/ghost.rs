@@ -36,7 +36,7 @@ pub(super) struct SimulatedCache {
     pub(super) counts: GhostCounts,
 }
 
-/// By the number of the key. Entries of keys that the ghost does not hold are meaningless.
+/// By the slot of the key. Entries of keys that the ghost does not hold are meaningless.
 #[derive(Debug)]
 struct Entries(Vec<Entry>);
 
@@ -158,7 +158,7 @@ impl SimulatedCache {
     /// A request for a key of the sample. It stands for `weight` requests. `known` is the last value of the key.
     pub(super) fn request(
         &mut self,
-        number: Slot,
+        slot: Slot,
         weight: u64,
         now: Time,
         known: Option<&KnownValue>,
@@ -167,33 +167,33 @@ impl SimulatedCache {
     ) {
         let Some(known) = known else {
             // The first load of the key is in flight, or starts.
-            if keys.is_waiting(number, self.bit) {
+            if keys.is_waiting(slot, self.bit) {
                 self.counts.coalesced += weight;
             } else {
-                keys.wait(number, self.bit);
+                keys.wait(slot, self.bit);
                 self.counts.loads += weight;
             }
             return;
         };
-        if !keys.is_held(number, self.bit) {
+        if !keys.is_held(slot, self.bit) {
             self.counts.loads += weight;
-            return self.store(number, known, now + known.took, now, keys);
+            return self.store(slot, known, now + known.took, now, keys);
         }
-        let entry = &mut self.entries.0[number as usize];
+        let entry = &mut self.entries.0[slot as usize];
         if known.times.is_marker {
-            self.policy.on_hit(number, &entry.policy_data);
+            self.policy.on_hit(slot, &entry.policy_data);
             self.counts.loads += weight;
             return;
         }
         entry.complete_load(known, self.config.ttl, now);
         if now < entry.life.due {
-            self.policy.on_hit(number, &entry.policy_data);
+            self.policy.on_hit(slot, &entry.policy_data);
             self.counts.hits += weight;
             return;
         }
         let state = entry.life.state(now, || (now, random.exponential()));
         if state != FreshnessState::Gone {
-            self.policy.on_hit(number, &entry.policy_data);
+            self.policy.on_hit(slot, &entry.policy_data);
         }
         let answer = state.answer(entry.is_loading());
         match answer.outcome {
@@ -205,52 +205,52 @@ impl SimulatedCache {
         }
         if answer.starts_load {
             self.counts.loads += weight;
-            self.reload(number, known, now, keys);
+            self.reload(slot, known, now, keys);
         }
     }
 
     /// The first load of a key ended, for which this ghost waited.
-    pub(super) fn first_load_ended(&mut self, number: Slot, known: &KnownValue, now: Time, keys: &mut Keys) {
-        if keys.is_waiting(number, self.bit) {
+    pub(super) fn first_load_ended(&mut self, slot: Slot, known: &KnownValue, now: Time, keys: &mut Keys) {
+        if keys.is_waiting(slot, self.bit) {
             // By the clock of lookups, which may be behind that of loads.
-            self.store(number, known, known.times.life.loaded, now, keys);
+            self.store(slot, known, known.times.life.loaded, now, keys);
         }
     }
 
     /// Stores the value of a load that ends at `load_ends`.
-    fn store(&mut self, number: Slot, known: &KnownValue, load_ends: Time, now: Time, keys: &mut Keys) {
+    fn store(&mut self, slot: Slot, known: &KnownValue, load_ends: Time, now: Time, keys: &mut Keys) {
         self.sweep(now, keys);
         let weight = known.times.weight;
         if weight as usize > self.weight_max {
             return;
         }
         self.make_room(1, weight as usize, keys);
-        if self.entries.0.len() <= number as usize {
-            self.entries.0.resize_with(number as usize + 1, Entry::default);
+        if self.entries.0.len() <= slot as usize {
+            self.entries.0.resize_with(slot as usize + 1, Entry::default);
         }
-        self.entries.0[number as usize] =
-            Entry { load_ends, hash: keys.position(number), weight, ..Entry::default() };
+        self.entries.0[slot as usize] =
+            Entry { load_ends, hash: keys.position(slot), weight, ..Entry::default() };
         self.used_entries += 1;
         self.used_bytes += weight as usize;
-        keys.hold(number, self.bit);
-        self.policy.on_insert(&mut self.entries, number);
+        keys.hold(slot, self.bit);
+        self.policy.on_insert(&mut self.entries, slot);
     }
 
     /// Starts a load of a key that is held.
-    fn reload(&mut self, number: Slot, known: &KnownValue, now: Time, keys: &mut Keys) {
+    fn reload(&mut self, slot: Slot, known: &KnownValue, now: Time, keys: &mut Keys) {
         self.sweep(now, keys);
-        if !keys.is_held(number, self.bit) {
-            return self.store(number, known, now + known.took, now, keys);
+        if !keys.is_held(slot, self.bit) {
+            return self.store(slot, known, now + known.took, now, keys);
         }
         let weight = known.times.weight;
         if weight as usize > self.weight_max {
-            return self.remove(number, keys);
+            return self.remove(slot, keys);
         }
-        let entry = &mut self.entries.0[number as usize];
+        let entry = &mut self.entries.0[slot as usize];
         entry.load_ends = now + known.took;
         let old = std::mem::replace(&mut entry.weight, weight);
         self.used_bytes = self.used_bytes - old as usize + weight as usize;
-        self.policy.on_update(&mut self.entries, number);
+        self.policy.on_update(&mut self.entries, slot);
         self.make_room(0, 0, keys);
     }
 
@@ -276,32 +276,32 @@ impl SimulatedCache {
     }
 
     /// Removes a key that is held.
-    pub(super) fn remove(&mut self, number: Slot, keys: &mut Keys) {
-        self.policy.on_remove(&mut self.entries, number);
-        self.forget(number, keys);
+    pub(super) fn remove(&mut self, slot: Slot, keys: &mut Keys) {
+        self.policy.on_remove(&mut self.entries, slot);
+        self.forget(slot, keys);
     }
 
-    pub(super) fn invalidate(&mut self, number: Slot, how: Invalidation, now: Time, keys: &mut Keys) {
-        if !keys.is_held(number, self.bit) {
+    pub(super) fn invalidate(&mut self, slot: Slot, how: Invalidation, now: Time, keys: &mut Keys) {
+        if !keys.is_held(slot, self.bit) {
             return;
         }
-        let entry = &mut self.entries.0[number as usize];
-        if let Some(known) = keys.known(number) {
+        let entry = &mut self.entries.0[slot as usize];
+        if let Some(known) = keys.known(slot) {
             entry.complete_load(known, self.config.ttl, now);
         }
         // A load in flight is not stored.
         entry.load_ends = Time::NEVER;
         match entry.life.after_invalidation(how, now) {
             Some(life) => entry.life = life,
-            None => self.remove(number, keys),
+            None => self.remove(slot, keys),
         }
     }
 
     /// Drops a key that the policy has forgotten.
-    fn forget(&mut self, number: Slot, keys: &mut Keys) {
+    fn forget(&mut self, slot: Slot, keys: &mut Keys) {
         self.used_entries -= 1;
-        self.used_bytes -= self.entries.0[number as usize].weight as usize;
-        keys.release(number, self.bit);
+        self.used_bytes -= self.entries.0[slot as usize].weight as usize;
+        keys.release(slot, self.bit);
     }
 
     /// Removes the expired ones of the next entries.
@@ -314,28 +314,27 @@ impl SimulatedCache {
             if self.swept >= self.entries.0.len() {
                 self.swept = 0;
             }
-            let number = Slot::try_from(self.swept).expect("numbers of keys are slots");
+            let slot = Slot::try_from(self.swept).expect("a sample has fewer keys");
             self.swept += 1;
-            if !keys.is_held(number, self.bit) {
+            if !keys.is_held(slot, self.bit) {
                 continue;
             }
             examined += 1;
-            let entry = &mut self.entries.0[number as usize];
-            if let Some(known) = keys.known(number) {
+            let entry = &mut self.entries.0[slot as usize];
+            if let Some(known) = keys.known(slot) {
                 entry.complete_load(known, self.config.ttl, now);
             }
             if !entry.is_loading() && entry.life.kept_until() <= now {
-                self.remove(number, keys);
+                self.remove(slot, keys);
             }
         }
     }
 
     /// Panics unless the account is that of the entries.
     #[cfg(all(test, not(shuttle)))]
-    pub(super) fn check(&self, keys: &Keys, numbers: usize) {
-        let held = (0..u32::try_from(numbers).unwrap()).filter(|number| keys.is_held(*number, self.bit));
-        let weights: Vec<usize> =
-            held.map(|number| self.entries.0[number as usize].weight as usize).collect();
+    pub(super) fn check(&self, keys: &Keys, slot_count: usize) {
+        let held = (0..u32::try_from(slot_count).unwrap()).filter(|slot| keys.is_held(*slot, self.bit));
+        let weights: Vec<usize> = held.map(|slot| self.entries.0[slot as usize].weight as usize).collect();
         assert_eq!((self.used_entries, self.used_bytes), (weights.len(), weights.iter().sum()));
         assert!(self.used_entries <= self.entries_bounds.max && self.used_bytes <= self.bytes_bounds.max);
     }

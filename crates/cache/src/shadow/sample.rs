@@ -88,7 +88,7 @@ fn requests_max(bound: u64) -> u32 {
     if bound < BOUND_MAX { REQUESTS_MAX } else { REQUESTS_MAX_OF_ALL }
 }
 
-/// Keys by number. Numbers of released keys are used again.
+/// Keys by slot. Slots of released keys are used again.
 #[derive(Debug)]
 pub(super) struct Keys {
     index: HashTable<Slot>,
@@ -130,16 +130,16 @@ impl Keys {
     }
 
     fn find(&self, hash: u64) -> Option<Slot> {
-        let is_it = |&number: &Slot| self.slots[number as usize].hash == hash;
+        let is_it = |&slot: &Slot| self.slots[slot as usize].hash == hash;
         self.index.find(lengthen(position(hash)), is_it).copied()
     }
 
     fn insert(&mut self, hash: u64) -> Slot {
         let key = SampledKey { hash, known: None, holders: 0, waiting: 0, is_present: true };
-        let number = match self.vacant.pop() {
-            Some(number) => {
-                self.slots[number as usize] = key;
-                number
+        let slot = match self.vacant.pop() {
+            Some(slot) => {
+                self.slots[slot as usize] = key;
+                slot
             }
             None => {
                 self.slots.push(key);
@@ -147,79 +147,79 @@ impl Keys {
             }
         };
         let slots = &self.slots;
-        self.index.insert_unique(lengthen(position(hash)), number, |&number| {
-            lengthen(position(slots[number as usize].hash))
+        self.index.insert_unique(lengthen(position(hash)), slot, |&slot| {
+            lengthen(position(slots[slot as usize].hash))
         });
-        number
+        slot
     }
 
-    fn remove(&mut self, number: Slot) {
-        let key = &mut self.slots[number as usize];
+    fn remove(&mut self, slot: Slot) {
+        let key = &mut self.slots[slot as usize];
         if !std::mem::replace(&mut key.is_present, false) {
             return;
         }
-        if let Ok(listed) = self.index.find_entry(lengthen(position(key.hash)), |&listed| listed == number) {
+        if let Ok(listed) = self.index.find_entry(lengthen(position(key.hash)), |&listed| listed == slot) {
             listed.remove();
         }
-        self.vacant.push(number);
+        self.vacant.push(slot);
     }
 
     /// Removes the keys that no ghost holds or waits for.
     fn remove_released(&mut self) {
-        while let Some(number) = self.released.pop() {
-            if !self.is_used(number) {
-                self.remove(number);
+        while let Some(slot) = self.released.pop() {
+            if !self.is_used(slot) {
+                self.remove(slot);
             }
         }
     }
 
     /// True if a ghost holds the key, or waits for its first load.
-    fn is_used(&self, number: Slot) -> bool {
-        let key = &self.slots[number as usize];
+    fn is_used(&self, slot: Slot) -> bool {
+        let key = &self.slots[slot as usize];
         key.holders | key.waiting != 0
     }
 
-    pub(super) fn known(&self, number: Slot) -> Option<&KnownValue> {
-        self.slots[number as usize].known.as_ref()
+    pub(super) fn known(&self, slot: Slot) -> Option<&KnownValue> {
+        self.slots[slot as usize].known.as_ref()
     }
 
-    pub(super) fn position(&self, number: Slot) -> u32 {
-        position(self.slots[number as usize].hash)
+    pub(super) fn position(&self, slot: Slot) -> u32 {
+        position(self.slots[slot as usize].hash)
     }
 
-    pub(super) fn is_held(&self, number: Slot, ghost: u64) -> bool {
-        self.slots[number as usize].holders & ghost != 0
+    pub(super) fn is_held(&self, slot: Slot, ghost: u64) -> bool {
+        self.slots[slot as usize].holders & ghost != 0
     }
 
-    pub(super) fn hold(&mut self, number: Slot, ghost: u64) {
-        self.slots[number as usize].holders |= ghost;
+    pub(super) fn hold(&mut self, slot: Slot, ghost: u64) {
+        self.slots[slot as usize].holders |= ghost;
     }
 
-    pub(super) fn release(&mut self, number: Slot, ghost: u64) {
-        let key = &mut self.slots[number as usize];
+    pub(super) fn release(&mut self, slot: Slot, ghost: u64) {
+        let key = &mut self.slots[slot as usize];
         key.holders &= !ghost;
         if key.holders == 0 {
-            self.released.push(number);
+            self.released.push(slot);
         }
     }
 
-    pub(super) fn is_waiting(&self, number: Slot, ghost: u64) -> bool {
-        self.slots[number as usize].waiting & ghost != 0
+    pub(super) fn is_waiting(&self, slot: Slot, ghost: u64) -> bool {
+        self.slots[slot as usize].waiting & ghost != 0
     }
 
-    pub(super) fn wait(&mut self, number: Slot, ghost: u64) {
-        self.slots[number as usize].waiting |= ghost;
+    pub(super) fn wait(&mut self, slot: Slot, ghost: u64) {
+        self.slots[slot as usize].waiting |= ghost;
     }
 
     /// Gives up first loads that have been awaited for too long, or are too many.
     fn give_up_first_loads(&mut self, now: Time) {
-        while let Some(&(number, hash, since)) = self.first_loads.front()
+        while let Some(&(slot, hash, since)) = self.first_loads.front()
             && (self.first_loads.len() > self.first_loads_max || now - since > FIRST_LOAD_TIMEOUT)
         {
             self.first_loads.pop_front();
-            let key = &self.slots[number as usize];
+            let key = &self.slots[slot as usize];
             if key.is_present && key.hash == hash && key.known.is_none() {
-                self.remove(number);
+                self.remove(slot);
             }
         }
     }
@@ -320,13 +320,13 @@ impl Sample {
             now < stored.life.expires && !stored.life.is_negative() && !stored.is_marker
         };
         self.measured_hits += if stored.as_ref().is_some_and(is_hit) { weight } else { 0 };
-        let number = match self.keys.find(hash) {
-            Some(number) => number,
+        let slot = match self.keys.find(hash) {
+            Some(slot) => slot,
             // The sample cannot shrink any more.
             None if self.keys.len() >= self.keys_max => return None,
             None => self.keys.insert(hash),
         };
-        let key = &mut self.keys.slots[number as usize];
+        let key = &mut self.keys.slots[slot as usize];
         match (&mut key.known, stored) {
             (None, Some(times)) => {
                 // The ghosts had dropped the key, which the cache has.
@@ -334,18 +334,18 @@ impl Sample {
                 key.waiting = 0;
             }
             (None, None) if key.waiting == 0 => {
-                self.keys.first_loads.push_back((number, hash, now));
+                self.keys.first_loads.push_back((slot, hash, now));
                 self.keys.give_up_first_loads(now);
             }
             _ => {}
         }
-        let known = self.keys.known(number).copied();
+        let known = self.keys.known(slot).copied();
         for ghost in &mut self.ghosts {
-            ghost.request(number, weight, now, known.as_ref(), &mut self.keys, &self.random);
+            ghost.request(slot, weight, now, known.as_ref(), &mut self.keys, &self.random);
         }
         // A ghost may have no room for it.
-        if !self.keys.is_used(number) {
-            self.keys.remove(number);
+        if !self.keys.is_used(slot) {
+            self.keys.remove(slot);
         }
         let chosen = self.choose(weight);
         self.settle(now);
@@ -362,49 +362,48 @@ impl Sample {
     }
 
     pub(super) fn stored(&mut self, hash: u64, now: Time, times: StoredTimes, took: Duration) {
-        let Some(number) = self.keys.find(hash) else { return };
+        let Some(slot) = self.keys.find(hash) else { return };
         let known = KnownValue { times, took };
-        if self.keys.slots[number as usize].known.replace(known).is_some() {
+        if self.keys.slots[slot as usize].known.replace(known).is_some() {
             return;
         }
         for ghost in &mut self.ghosts {
-            ghost.first_load_ended(number, &known, now, &mut self.keys);
+            ghost.first_load_ended(slot, &known, now, &mut self.keys);
         }
-        self.keys.slots[number as usize].waiting = 0;
-        if !self.keys.is_used(number) {
-            self.keys.remove(number);
+        self.keys.slots[slot as usize].waiting = 0;
+        if !self.keys.is_used(slot) {
+            self.keys.remove(slot);
         }
         self.settle(now);
     }
 
     pub(super) fn not_stored(&mut self, hash: u64) {
-        if let Some(number) = self.keys.find(hash)
-            && self.keys.known(number).is_none()
+        if let Some(slot) = self.keys.find(hash)
+            && self.keys.known(slot).is_none()
         {
-            self.keys.remove(number);
+            self.keys.remove(slot);
         }
     }
 
     pub(super) fn invalidate(&mut self, position: u32, how: Invalidation, now: Time) {
-        let is_it = |number: &&Slot| self.keys.position(**number) == position;
-        let numbers: Vec<Slot> =
-            self.keys.index.iter_hash(lengthen(position)).filter(is_it).copied().collect();
-        for number in numbers {
-            self.invalidate_key(number, how, now);
+        let is_it = |slot: &&Slot| self.keys.position(**slot) == position;
+        let slots: Vec<Slot> = self.keys.index.iter_hash(lengthen(position)).filter(is_it).copied().collect();
+        for slot in slots {
+            self.invalidate_key(slot, how, now);
         }
         self.keys.remove_released();
     }
 
     pub(super) fn invalidate_all(&mut self, how: Invalidation, now: Time) {
-        for number in self.keys.index.iter().copied().collect::<Vec<_>>() {
-            self.invalidate_key(number, how, now);
+        for slot in self.keys.index.iter().copied().collect::<Vec<_>>() {
+            self.invalidate_key(slot, how, now);
         }
         self.keys.remove_released();
     }
 
-    fn invalidate_key(&mut self, number: Slot, how: Invalidation, now: Time) {
+    fn invalidate_key(&mut self, slot: Slot, how: Invalidation, now: Time) {
         for ghost in &mut self.ghosts {
-            ghost.invalidate(number, how, now, &mut self.keys);
+            ghost.invalidate(slot, how, now, &mut self.keys);
         }
     }
 
@@ -437,11 +436,11 @@ impl Sample {
     fn resize(&mut self, bound: u64, now: Time) {
         self.bound = bound.clamp(BOUND_MIN, BOUND_MAX);
         self.small_since = now;
-        let is_beyond = |number: &Slot| self.keys.position(*number) > self.last_position();
-        let beyond: Vec<Slot> = self.keys.index.iter().filter(|number| is_beyond(number)).copied().collect();
-        for number in beyond {
-            self.invalidate_key(number, Invalidation::Hard, now);
-            self.keys.remove(number);
+        let is_beyond = |slot: &Slot| self.keys.position(*slot) > self.last_position();
+        let beyond: Vec<Slot> = self.keys.index.iter().filter(|slot| is_beyond(slot)).copied().collect();
+        for slot in beyond {
+            self.invalidate_key(slot, Invalidation::Hard, now);
+            self.keys.remove(slot);
         }
         let share = self.share();
         for ghost in &mut self.ghosts {

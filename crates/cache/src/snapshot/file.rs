@@ -84,7 +84,7 @@ where
         now: SystemTime,
     ) -> Result<Restored, RestoreError> {
         let store = cache.store();
-        let earlier = journal::numbers(&self.path)?;
+        let earlier = journal::journal_numbers(&self.path)?;
         let mut journal = self.journal.lock();
         if journal.is_some() {
             return Err(RestoreError::SecondFile);
@@ -114,8 +114,10 @@ where
         let mut journal = self.journal.lock();
         let journal = match &mut *journal {
             Some(journal) => journal,
-            none => none
-                .insert(self.begin_journal(cache, &journal::numbers(&self.path)?).map_err(io::Error::other)?),
+            none => none.insert(
+                self.begin_journal(cache, &journal::journal_numbers(&self.path)?)
+                    .map_err(io::Error::other)?,
+            ),
         };
         let number = journal.number() + 1;
         journal.follow(number)?;
@@ -132,7 +134,7 @@ where
         })?;
         // The new name is on disk when its directory is.
         File::open(directory(&self.path))?.sync_all()?;
-        for earlier in journal::numbers(&self.path)?.into_iter().filter(|earlier| *earlier < number) {
+        for earlier in journal::journal_numbers(&self.path)?.into_iter().filter(|earlier| *earlier < number) {
             fs::remove_file(journal::path(&self.path, earlier))?;
         }
         Ok(entries)

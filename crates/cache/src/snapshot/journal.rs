@@ -125,7 +125,7 @@ pub(super) fn next_to(snapshot: &Path, extension: &str) -> PathBuf {
 }
 
 /// The numbers of the journals next to a snapshot.
-pub(super) fn numbers(snapshot: &Path) -> io::Result<Vec<u64>> {
+pub(super) fn journal_numbers(snapshot: &Path) -> io::Result<Vec<u64>> {
     let Some(name) = snapshot.file_name().and_then(|name| name.to_str()) else { return Ok(Vec::new()) };
     let mut numbers = Vec::new();
     for file in fs::read_dir(super::file::directory(snapshot))? {

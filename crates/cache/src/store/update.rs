@@ -1,4 +1,4 @@
-//! Stores and removals on the condition that a key is as it was seen.
+//! Stores and removals on the condition that a key is as it was observed.
 
 use std::{borrow::Borrow, hash::Hash};
 
@@ -14,8 +14,8 @@ use crate::{
     invalidation::{Invalidation, InvalidationSeq},
 };
 
-/// A key as it was seen by a request.
-pub(crate) struct Seen<V> {
+/// A key as it was observed by a request.
+pub(crate) struct ObservedKey<V> {
     pub(crate) fresh: Option<(StoredValue<V>, Lifetime)>,
     pub(crate) stamp: EntryStamp,
     pub(crate) since: InvalidationSeq,
@@ -23,7 +23,7 @@ pub(crate) struct Seen<V> {
 
 impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
     /// Looks a key up for a change of its value.
-    pub(crate) fn see<Q: Hash + Eq + ?Sized>(&self, key: &Q, now: Time) -> Seen<V>
+    pub(crate) fn observe<Q: Hash + Eq + ?Sized>(&self, key: &Q, now: Time) -> ObservedKey<V>
     where
         K: Borrow<Q>,
     {
@@ -32,14 +32,14 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         self.read(key, |shard, hash| {
             let fresh = shard.get_with_life(hash, key, now);
             let fresh = fresh.map(|(value, life)| (StoredValue::new(value, &life, now), life));
-            Seen { fresh, stamp: shard.stamp(hash, key), since }
+            ObservedKey { fresh, stamp: shard.stamp(hash, key), since }
         })
     }
 
-    /// As [`write_value`](Self::write_value), if the key is as it was seen; `None`: it is not.
+    /// As [`write_value`](Self::write_value), if the key is as it was observed; `None`: it is not.
     pub(crate) fn replace(
         &self,
-        seen: &Seen<V>,
+        observed: &ObservedKey<V>,
         new: NewValue<K, V>,
         life: &Lifetime,
         permit: StorePermit,
@@ -47,7 +47,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
     ) -> Option<bool> {
         let mut has_loads = false;
         let stored = self.insert_if(new, life, Precedence::Later, permit, now, |shard, key, hash, tags| {
-            let is_unchanged = self.is_unchanged(shard, seen, key, hash, tags);
+            let is_unchanged = self.is_unchanged(shard, observed, key, hash, tags);
             if is_unchanged {
                 has_loads = self.reject_loads(shard, hash);
             }
@@ -56,20 +56,25 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         stored.is_ok().then_some(has_loads)
     }
 
-    /// Removes the entry of a key, if the key is as it was seen. Returns false if it is not.
-    pub(crate) fn remove_seen<Q: Hash + Eq + ?Sized>(&self, seen: &Seen<V>, key: &Q, now: Time) -> bool
+    /// Removes the entry of a key, if the key is as it was observed. Returns false if it is not.
+    pub(crate) fn remove_if_unchanged<Q: Hash + Eq + ?Sized>(
+        &self,
+        observed: &ObservedKey<V>,
+        key: &Q,
+        now: Time,
+    ) -> bool
     where
         K: Borrow<Q>,
     {
         let hash = self.parts.hash(key);
         let mut shard = self.parts.part(hash).shard.write();
-        if !self.is_unchanged(&shard, seen, key, hash, &[]) {
+        if !self.is_unchanged(&shard, observed, key, hash, &[]) {
             return false;
         }
         self.reject_loads(&mut shard, hash);
         let gone = shard.remove(hash, key);
         drop(shard);
-        let was_there = gone.is_some() && seen.stamp.is_stored();
+        let was_there = gone.is_some() && observed.stamp.is_stored();
         let gone = gone.into_iter().collect();
         self.end_invalidation(hash, was_there, gone, Invalidation::Hard, now);
         true
@@ -79,7 +84,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
     fn is_unchanged<Q: Eq + ?Sized>(
         &self,
         shard: &Shard<K, V>,
-        seen: &Seen<V>,
+        observed: &ObservedKey<V>,
         key: &Q,
         hash: u64,
         tags: &[u64],
@@ -88,7 +93,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         K: Borrow<Q>,
     {
         let stamp = shard.stamp(hash, key);
-        let is_evicted = || stamp.is_evicted(&seen.stamp) && self.invalidation_seq() == seen.since;
-        (stamp.is_same_entry(&seen.stamp) || is_evicted()) && !self.is_outdated_now(seen.since, tags)
+        let is_evicted = || stamp.is_evicted(&observed.stamp) && self.invalidation_seq() == observed.since;
+        (stamp.is_same_entry(&observed.stamp) || is_evicted()) && !self.is_outdated_now(observed.since, tags)
     }
 }

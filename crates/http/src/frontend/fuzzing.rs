@@ -70,7 +70,7 @@ impl Requests {
 }
 
 /// A part of the input: its length and content, or the reason why it does not end.
-enum Part<T> {
+enum ParseOutcome<T> {
     Complete(usize, T),
     Incomplete,
     Rejected,
@@ -91,15 +91,15 @@ fn read_whole(bytes: &[u8]) -> Requests {
             at += 2;
         }
         let framing = match head(&bytes[at..]) {
-            Part::Complete(length, framing) => {
+            ParseOutcome::Complete(length, framing) => {
                 at += length;
                 framing
             }
-            Part::Incomplete => {
+            ParseOutcome::Incomplete => {
                 requests.is_in_head = at < bytes.len();
                 return requests;
             }
-            Part::Rejected => {
+            ParseOutcome::Rejected => {
                 requests.is_rejected = true;
                 return requests;
             }
@@ -107,15 +107,15 @@ fn read_whole(bytes: &[u8]) -> Requests {
         requests.head_ends.push(at);
         let mut body = Vec::new();
         let read = match framing {
-            Framing::None => Part::Complete(0, ()),
+            Framing::None => ParseOutcome::Complete(0, ()),
             Framing::Length(length) => sized(&bytes[at..], length, &mut body),
             Framing::Chunked => chunked(&bytes[at..], &mut body),
         };
         requests.bodies.push(body);
         match read {
-            Part::Complete(length, ()) => at += length,
-            Part::Incomplete => return requests,
-            Part::Rejected => {
+            ParseOutcome::Complete(length, ()) => at += length,
+            ParseOutcome::Incomplete => return requests,
+            ParseOutcome::Rejected => {
                 requests.is_rejected = true;
                 return requests;
             }
@@ -125,47 +125,47 @@ fn read_whole(bytes: &[u8]) -> Requests {
 }
 
 /// The line at the start, without its CRLF.
-fn line(bytes: &[u8], bytes_max: usize) -> Part<&[u8]> {
+fn line(bytes: &[u8], bytes_max: usize) -> ParseOutcome<&[u8]> {
     let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
-        return if bytes.len() > bytes_max { Part::Rejected } else { Part::Incomplete };
+        return if bytes.len() > bytes_max { ParseOutcome::Rejected } else { ParseOutcome::Incomplete };
     };
     match bytes[..end].strip_suffix(b"\r") {
-        Some(line) if end <= bytes_max => Part::Complete(end + 1, line),
-        _ => Part::Rejected,
+        Some(line) if end <= bytes_max => ParseOutcome::Complete(end + 1, line),
+        _ => ParseOutcome::Rejected,
     }
 }
 
 /// Only the framing, fragments and what `Connection` removes matter here: hyper checks the rest of a head.
-fn head(bytes: &[u8]) -> Part<Framing> {
+fn head(bytes: &[u8]) -> ParseOutcome<Framing> {
     let (mut at, mut framing, mut is_first) = (0, Framing::None, true);
     loop {
         let text = match line(&bytes[at..], HEAD_BYTES_MAX) {
-            Part::Complete(length, text) => {
+            ParseOutcome::Complete(length, text) => {
                 at += length;
                 text.to_ascii_lowercase()
             }
-            Part::Incomplete => return Part::Incomplete,
-            Part::Rejected => return Part::Rejected,
+            ParseOutcome::Incomplete => return ParseOutcome::Incomplete,
+            ParseOutcome::Rejected => return ParseOutcome::Rejected,
         };
         if std::mem::take(&mut is_first) {
             // A fragment in the target.
             if text.iter().skip_while(|byte| **byte != b' ').any(|byte| *byte == b'#') {
-                return Part::Rejected;
+                return ParseOutcome::Rejected;
             }
             continue;
         }
         if text.is_empty() {
-            return Part::Complete(at, framing);
+            return ParseOutcome::Complete(at, framing);
         }
         if matches!(text[0], b' ' | b'\t') {
-            return Part::Rejected;
+            return ParseOutcome::Rejected;
         }
         let name_end = text.iter().position(|byte| matches!(byte, b':' | b' ' | b'\t')).unwrap_or(text.len());
         let is_length = match &text[..name_end] {
             b"connection" if text.get(name_end) == Some(&b':') => {
                 let mut options = text[name_end + 1..].split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
                 if options.any(|option| option == b"content-length" || option == b"host") {
-                    return Part::Rejected;
+                    return ParseOutcome::Rejected;
                 }
                 continue;
             }
@@ -173,31 +173,33 @@ fn head(bytes: &[u8]) -> Part<Framing> {
             b"transfer-encoding" => false,
             _ => continue,
         };
-        let (Framing::None, Some(b':')) = (framing, text.get(name_end)) else { return Part::Rejected };
+        let (Framing::None, Some(b':')) = (framing, text.get(name_end)) else {
+            return ParseOutcome::Rejected;
+        };
         let value = text[name_end + 1..].trim_ascii();
         framing = match std::str::from_utf8(value).ok().map(str::parse::<u64>) {
             Some(Ok(length)) if is_length && value[0] != b'+' => Framing::Length(length),
             _ if !is_length && value == b"chunked" => Framing::Chunked,
-            _ => return Part::Rejected,
+            _ => return ParseOutcome::Rejected,
         };
     }
 }
 
-fn sized(bytes: &[u8], length: u64, body: &mut Vec<u8>) -> Part<()> {
+fn sized(bytes: &[u8], length: u64, body: &mut Vec<u8>) -> ParseOutcome<()> {
     let length = usize::try_from(length).unwrap_or(usize::MAX);
     body.extend_from_slice(&bytes[..length.min(bytes.len())]);
-    if length <= bytes.len() { Part::Complete(length, ()) } else { Part::Incomplete }
+    if length <= bytes.len() { ParseOutcome::Complete(length, ()) } else { ParseOutcome::Incomplete }
 }
 
-fn chunked(bytes: &[u8], body: &mut Vec<u8>) -> Part<()> {
+fn chunked(bytes: &[u8], body: &mut Vec<u8>) -> ParseOutcome<()> {
     let mut at = 0;
     let next_line = |at: &mut usize, bytes_max| match line(&bytes[*at..], bytes_max) {
-        Part::Complete(length, text) => {
+        ParseOutcome::Complete(length, text) => {
             *at += length;
             Ok(text)
         }
-        Part::Incomplete => Err(Part::Incomplete),
-        Part::Rejected => Err(Part::Rejected),
+        ParseOutcome::Incomplete => Err(ParseOutcome::Incomplete),
+        ParseOutcome::Rejected => Err(ParseOutcome::Rejected),
     };
     loop {
         let text = match next_line(&mut at, CHUNK_LINE_BYTES_MAX) {
@@ -207,23 +209,23 @@ fn chunked(bytes: &[u8], body: &mut Vec<u8>) -> Part<()> {
         let size = text.split(|byte| *byte == b';').next().unwrap_or_default();
         let is_number = !text.contains(&b'\r') && size.iter().all(u8::is_ascii_hexdigit);
         let size = std::str::from_utf8(size).ok().and_then(|size| u64::from_str_radix(size, 16).ok());
-        let Some(size) = size.filter(|_| is_number) else { return Part::Rejected };
+        let Some(size) = size.filter(|_| is_number) else { return ParseOutcome::Rejected };
         if size == 0 {
             break;
         }
         match sized(&bytes[at..], size, body) {
-            Part::Complete(length, ()) => at += length,
+            ParseOutcome::Complete(length, ()) => at += length,
             end => return end,
         }
         match next_line(&mut at, CHUNK_LINE_BYTES_MAX) {
             Ok(b"") => {}
-            Ok(_) => return Part::Rejected,
+            Ok(_) => return ParseOutcome::Rejected,
             Err(end) => return end,
         }
     }
     loop {
         match next_line(&mut at, INPUT_BYTES_MAX) {
-            Ok(b"") => return Part::Complete(at, ()),
+            Ok(b"") => return ParseOutcome::Complete(at, ()),
             Ok(_) => {}
             Err(end) => return end,
         }

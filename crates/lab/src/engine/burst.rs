@@ -45,7 +45,7 @@ pub struct Burst {
     /// The choice of documents.
     pub docs: DocumentCount,
     /// The behaviour of the source, from the opening of the barrier on.
-    pub conduct: SourceBehavior,
+    pub behavior: SourceBehavior,
 }
 
 /// The result of a worker: its sample, and its error if it failed.
@@ -76,7 +76,7 @@ impl Burst {
     ) -> Measurement {
         let gate = if self.barrier { Gate::closed(self.workers) } else { Gate::open(clock.now()) };
         let time = Gated { clock, gate };
-        let staged = StagedSource::new(source, &self.conduct, time.clone(), seed);
+        let staged = StagedSource::new(source, &self.behavior, time.clone(), seed);
         staged.start();
         let source = Arc::new(GatedSource { source: staged, time: time.clone() });
         // A fixed hash seed is not needed: no measured figure depends on hashing.
@@ -117,7 +117,7 @@ impl Burst {
         assignment: &DocumentAssignment,
         (fetches, last_passed): (u64, Duration),
         counters: &CacheCounters,
-        bytes_max: Option<usize>,
+        peak_bytes: Option<usize>,
         sink: &mut dyn FnMut(Second),
     ) -> Measurement {
         let mut outcomes = Outcomes::default();
@@ -173,7 +173,7 @@ impl Burst {
             bytes_in: samples().map(|s| s.bytes).sum(),
             service_sum: samples().map(|s| s.timing.service_time()).sum(),
             counters: *counters,
-            bytes_max,
+            peak_bytes,
             errors,
             http: None,
         }

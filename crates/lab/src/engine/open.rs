@@ -41,7 +41,7 @@ pub struct OpenLoad {
     /// Its shared tier, or its only tier.
     pub shared: Option<TierSettings>,
     /// The behaviour of the source, from the start of the load on.
-    pub conduct: SourceBehavior,
+    pub behavior: SourceBehavior,
     /// The requests and writes.
     pub traffic: OpenTraffic,
 }
@@ -66,7 +66,7 @@ impl OpenLoad {
         let (tier, table) =
             tier.map_or((None, NodeJsTable::in_memory()), |(tier, table)| (Some(tier), table));
         let time = StartedClock::now(clock);
-        let source = Arc::new(StagedSource::new(source, &self.conduct, time.clone(), seed));
+        let source = Arc::new(StagedSource::new(source, &self.behavior, time.clone(), seed));
         let cache = Arc::new(self.target.start(&source, &time, seed, tier, table)?);
         if self.traffic.warm {
             warm(&cache, keys, &time).await;
@@ -198,7 +198,7 @@ impl OpenLoad {
             bytes_in: tally.bytes_in,
             service_sum: tally.service_sum,
             counters,
-            bytes_max: run.cache.bytes_max(),
+            peak_bytes: run.cache.peak_bytes(),
             errors: std::mem::take(&mut tally.errors),
             http: None,
         }

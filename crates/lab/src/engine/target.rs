@@ -61,7 +61,7 @@ impl Target for EngineTarget<OpenLoad> {
     }
 
     fn stages(&self, _: &Environment) -> Vec<OriginStage> {
-        let stages: Vec<_> = self.load.conduct.stages.iter().map(origin_stage).collect();
+        let stages: Vec<_> = self.load.behavior.stages.iter().map(origin_stage).collect();
         if stages.len() > 1 { stages } else { Vec::new() }
     }
 
@@ -88,9 +88,9 @@ impl Target for EngineTarget<OpenLoad> {
         if dimension != Scaled::LoadDuration {
             return Ok(());
         }
-        let OpenLoad { traffic, conduct, .. } = &mut self.load;
+        let OpenLoad { traffic, behavior, .. } = &mut self.load;
         traffic.schedule = traffic.schedule.stretched(factor);
-        conduct.stages = conduct.stages.stretched(factor);
+        behavior.stages = behavior.stages.stretched(factor);
         traffic.check()
     }
 }

@@ -141,7 +141,7 @@ impl<R: Runtime> RunningCache<R> {
     }
 
     /// The most bytes that it held, if they are limited.
-    pub(super) fn bytes_max(&self) -> Option<usize> {
+    pub(super) fn peak_bytes(&self) -> Option<usize> {
         match self {
             Self::Cache(cache, _) => cache.byte_usage().map(|bytes| bytes.peak),
             Self::NodeJsCache(_) => None,

@@ -43,7 +43,7 @@ pub(super) struct FullCounts {
 }
 
 /// The state that the requests of all nodes share.
-struct Run {
+struct FullSimulation {
     time: Virtual,
     origin: stockade_model::latency::Latency,
     draws: Mutex<Rng>,
@@ -57,7 +57,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Sends the requests, in the order of time, to the caches of the fleet.
 pub(super) fn simulate(fleet: &Fleet, requests: Vec<FullRequest>, seed: Seed) -> FullCounts {
     let time = Virtual::new();
-    let run = Arc::new(Run {
+    let simulation = Arc::new(FullSimulation {
         time: time.clone(),
         origin: fleet.origin.clone(),
         draws: Mutex::new(seed.stream("loads")),
@@ -92,24 +92,24 @@ pub(super) fn simulate(fleet: &Fleet, requests: Vec<FullRequest>, seed: Seed) ->
                 }
             }
             time.sleep_until(Time::ZERO + at).await;
-            time.spawn(request(Arc::clone(&run), nodes[node].clone(), key));
+            time.spawn(request(Arc::clone(&simulation), nodes[node].clone(), key));
         }
         let rest = fleet.longest_response() * 2;
         time.sleep_until(time.now() + rest).await;
     };
     time.run(work).expect("the load does not hang");
-    std::mem::take(&mut *locked(&run.counts))
+    std::mem::take(&mut *locked(&simulation.counts))
 }
 
-async fn request(run: Arc<Run>, cache: NodeCache, key: Arc<str>) {
-    let (came, loading) = (run.time.now(), Arc::clone(&run));
+async fn request(simulation: Arc<FullSimulation>, cache: NodeCache, key: Arc<str>) {
+    let (came, loading) = (simulation.time.now(), Arc::clone(&simulation));
     let answer = cache.get_with(key, async move || loading.load().await).await.expect("loads do not fail");
-    let mut counts = locked(&run.counts);
+    let mut counts = locked(&simulation.counts);
     counts.outcomes.record(answer.outcome);
-    counts.waited += run.time.now() - came;
+    counts.waited += simulation.time.now() - came;
 }
 
-impl Run {
+impl FullSimulation {
     async fn load(&self) -> Result<Bytes, std::io::Error> {
         let second = usize::try_from(self.time.now().elapsed().as_secs()).expect("a short load");
         {

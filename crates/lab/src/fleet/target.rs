@@ -129,7 +129,7 @@ impl Fleet {
             bytes_in: 0,
             service_sum: tally.waited(),
             counters: CacheCounters { requests, store },
-            bytes_max: None,
+            peak_bytes: None,
             errors: BTreeMap::new(),
             http: None,
         }

@@ -147,7 +147,7 @@ pub(super) fn measurement(
         bytes_in: tally.bytes_in,
         service_sum: tally.service_sum(),
         counters: counted,
-        bytes_max: readings.bytes_max.map(whole),
+        peak_bytes: readings.peak_bytes.map(whole),
         errors: tally.errors_by_class(),
         http: Some(http),
     }

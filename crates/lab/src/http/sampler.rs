@@ -106,7 +106,7 @@ pub(super) enum StopReason {
 pub(super) struct CacheReadings {
     pub(super) last: CacheCounters,
     /// The most bytes that it reported to hold.
-    pub(super) bytes_max: Option<u64>,
+    pub(super) peak_bytes: Option<u64>,
     /// The process that reports the counters.
     pub(super) stats_provider: StatsProvider,
     /// True if the last reading succeeded.
@@ -247,7 +247,7 @@ impl<'a> Sampler<'a> {
             StatsProvider::Origin
         };
         self.readings.last = stats.counters().since(&self.readings.before);
-        self.readings.bytes_max = self.readings.bytes_max.max(self.readings.last.store.bytes);
+        self.readings.peak_bytes = self.readings.peak_bytes.max(self.readings.last.store.bytes);
     }
 
     /// Cancels the load where it cannot go on. `usage`: of the processes on this machine.
@@ -344,6 +344,8 @@ impl Observer for Sampler<'_> {
             }),
             usage,
             disturbance,
+            status_codes: progress.tally.status_codes.clone(),
+            errors: progress.tally.errors_by_class(),
             holds: (self.readings.stats_provider == StatsProvider::Cache).then_some(CacheContents {
                 entries,
                 bytes,

@@ -52,6 +52,8 @@ impl<'a> IntervalSink<'a> {
             age_max_ms: open.and_then(|open| open.age_max).map(milliseconds),
             usage: second.usage,
             holds: second.holds,
+            status_codes: second.status_codes,
+            errors: second.errors,
             disturbance: second.disturbance,
             times: second.times,
         };
@@ -96,7 +98,7 @@ pub(super) fn run_record(
         episodes: requests.episodes,
         cache: record::CacheFigures {
             entries: usize::try_from(store.entries).unwrap_or(usize::MAX),
-            bytes_max: measured.bytes_max,
+            bytes_max: measured.peak_bytes,
             evicted: store.evicted_size,
             invalidated: store.invalidated,
             stores_refused: store.stores_refused,
@@ -150,7 +152,7 @@ mod tests {
             bytes_in: 0,
             service_sum: Duration::ZERO,
             counters: CacheCounters::default(),
-            bytes_max: None,
+            peak_bytes: None,
             errors: BTreeMap::new(),
             http: None,
         }

@@ -31,7 +31,7 @@ pub(super) struct LookSchedule {
 
 /// The action after a repeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum NextAction {
     Repeat,
     /// The next repeat follows where something is open.
     Look,
@@ -60,20 +60,20 @@ impl LookSchedule {
     }
 
     /// Takes a look if one is due after `repeat`, which ended at `elapsed`.
-    pub(super) fn after(&mut self, repeat: u32, elapsed: Duration) -> Step {
+    pub(super) fn after(&mut self, repeat: u32, elapsed: Duration) -> NextAction {
         let of_one = elapsed / repeat.max(1);
         let is_over = |budget: Duration| elapsed.saturating_add(of_one) > budget;
         if repeat >= self.repeats_max || repeat >= self.repeats_min && self.budget.is_some_and(is_over) {
             self.end(repeat);
-            return Step::End;
+            return NextAction::End;
         }
         if repeat < self.next_look {
-            return Step::Repeat;
+            return NextAction::Repeat;
         }
         // Half as many again, and two at least: a look that follows soon learns little.
         self.next_look = (repeat + 2).max(repeat + repeat / 2);
         self.look(repeat, Self::SPENT_SHARE);
-        Step::Look
+        NextAction::Look
     }
 
     /// The look that is due after `repeat`, unless the budget ends the run before.
@@ -125,7 +125,7 @@ mod tests {
     /// Repeats of a minute each, until the schedule ends.
     fn looks(mut schedule: LookSchedule) -> Vec<Look> {
         for repeat in 1..=1_000 {
-            if schedule.after(repeat, MINUTE * repeat) == Step::End {
+            if schedule.after(repeat, MINUTE * repeat) == NextAction::End {
                 return schedule.looks;
             }
         }
@@ -191,7 +191,7 @@ mod tests {
         let mut schedule = LookSchedule::sequential(1, UntilDecided { repeats_max, budget: None });
         for repeat in 1..=repeats_max {
             effects.repeats.push(RepeatEffect::of(figure(effect), figure(0.0)));
-            if schedule.after(repeat, Duration::ZERO) == Step::Repeat {
+            if schedule.after(repeat, Duration::ZERO) == NextAction::Repeat {
                 continue;
             }
             let (estimate, alpha) = (effects.estimate(), schedule.looks.last().unwrap().error_rate);

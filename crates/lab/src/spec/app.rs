@@ -16,7 +16,7 @@ use super::{
     LoadError,
     cache::{self, CacheTables},
     node_js_cache, pointing, read_file,
-    tables::{self, Table},
+    tables::{self, TomlTable},
 };
 use crate::engine::{DocumentApp, TestedCache};
 
@@ -48,7 +48,7 @@ impl DocumentApp {
     }
 }
 
-pub(super) fn read(mut table: Table<'_>, span: Range<usize>) -> Result<DocumentApp, TomlError> {
+pub(super) fn read(mut table: TomlTable<'_>, span: Range<usize>) -> Result<DocumentApp, TomlError> {
     let node_js_test = node_js_cache::take(&mut table)?;
     let AppTables { origin, cache } = tables::read(table, span)?;
     let (target, shared) = match (node_js_test, &cache) {

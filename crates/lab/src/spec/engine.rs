@@ -25,7 +25,7 @@ use super::{
     load::{EngineLoadTable, LoadSpec},
     node_js_cache::{self, NodeJsTestCache},
     origin::OriginTable,
-    tables::{self, Table},
+    tables::{self, TomlTable},
     targets::LayerNames,
 };
 use crate::{
@@ -78,7 +78,7 @@ enum EngineKind {
 
 /// Reads the tables of one test and arm of the target `engine`.
 pub(super) fn read(
-    mut table: Table<'_>,
+    mut table: TomlTable<'_>,
     layer: LayerNames<'_>,
     span: Range<usize>,
 ) -> Result<Vec<Cell>, TomlError> {
@@ -100,7 +100,7 @@ impl EngineTables {
         arm: &str,
         node_js_test: Option<&NodeJsTestCache>,
     ) -> Result<Vec<Cell>, TomlError> {
-        let conduct = self.origin.conduct()?;
+        let behavior = self.origin.source_behavior()?;
         let clock = self.clock()?;
         let strategy = match &self.cache {
             Some(cache) => cache::strategy(cache.get_ref(), Some(cache.span()))?,
@@ -127,7 +127,7 @@ impl EngineTables {
                 let tested =
                     node_js_test.map_or_else(cache, |taken| engine::TestedCache::NodeJsTest(taken.test));
                 let shared = shared.map(|(tier, at)| live_only(clock, tier, at)).transpose()?;
-                let open = OpenLoad { name: arm.to_owned(), target: tested, shared, conduct, traffic };
+                let open = OpenLoad { name: arm.to_owned(), target: tested, shared, behavior, traffic };
                 return Ok(vec![cell(test.to_owned(), target(source, open))]);
             }
         };
@@ -152,7 +152,7 @@ impl EngineTables {
             workers,
             barrier,
             docs,
-            conduct: conduct.clone(),
+            behavior: behavior.clone(),
         };
         let combine = |rule: &DocumentCount| {
             let rule = *rule;

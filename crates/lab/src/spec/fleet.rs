@@ -21,7 +21,7 @@ use super::{
     Cell, KeySpans,
     cache::{self, CacheTables},
     load::{ArrivalsKey, PaceKeys, PopularityTable, StepTable},
-    tables::{self, Table},
+    tables::{self, TomlTable},
     targets::LayerNames,
 };
 use crate::{
@@ -182,7 +182,7 @@ bounded_integers! {
 
 /// Reads the tables of one test and arm of the target `fleet`.
 pub(super) fn read(
-    table: Table<'_>,
+    table: TomlTable<'_>,
     layer: LayerNames<'_>,
     span: Range<usize>,
 ) -> Result<Vec<Cell>, TomlError> {

@@ -27,7 +27,7 @@ use super::schema::{KindName, RecipeForms};
 use super::{
     Cell, KeySpans, app,
     cache::{self, CacheTables},
-    tables::{self, Table},
+    tables::{self, TomlTable},
     targets::{LayerNames, find},
 };
 use crate::{
@@ -139,7 +139,7 @@ struct AccountingTable {
 
 /// Reads the tables of one test and arm of the target `proxy`.
 pub(super) fn read_proxy(
-    mut table: Table<'_>,
+    mut table: TomlTable<'_>,
     layer: LayerNames<'_>,
     span: Range<usize>,
 ) -> Result<Vec<Cell>, TomlError> {
@@ -164,7 +164,7 @@ pub(super) fn read_proxy(
 
 /// Reads the tables of one test and arm of the target `app`.
 pub(super) fn read_app(
-    mut table: Table<'_>,
+    mut table: TomlTable<'_>,
     layer: LayerNames<'_>,
     span: Range<usize>,
 ) -> Result<Vec<Cell>, TomlError> {
@@ -177,7 +177,7 @@ pub(super) fn read_app(
 
 /// Reads the tables of one test and arm of the target `url`.
 pub(super) fn read_url(
-    mut table: Table<'_>,
+    mut table: TomlTable<'_>,
     layer: LayerNames<'_>,
     span: Range<usize>,
 ) -> Result<Vec<Cell>, TomlError> {
@@ -335,7 +335,7 @@ fn missing(what: &str, remedy: &str) -> TomlError {
 }
 
 /// Takes the keys of `[load]` that are flags of `stockade load`, too.
-fn request_settings(table: &mut Table<'_>) -> Result<RequestSettings, TomlError> {
+fn request_settings(table: &mut TomlTable<'_>) -> Result<RequestSettings, TomlError> {
     let known = tables::keys_of::<RequestSettings>();
     let further = tables::keys_of::<HttpLoadTable>();
     let Some((_, value)) = table.iter_mut().find(|(key, _)| key.get_ref() == "load") else {
@@ -349,7 +349,7 @@ fn request_settings(table: &mut Table<'_>) -> Result<RequestSettings, TomlError>
         let help = Some(remedy(key.get_ref(), all()));
         return Err(TomlError { message, span: Some(key.span()), help });
     }
-    let mut taken = Table::new();
+    let mut taken = TomlTable::new();
     for name in known {
         let key = load.keys().find(|key| key.get_ref() == name).cloned();
         if let Some((key, value)) = key.and_then(|key| Some((key.clone(), load.remove(&key)?))) {
@@ -361,7 +361,7 @@ fn request_settings(table: &mut Table<'_>) -> Result<RequestSettings, TomlError>
 
 /// The settings of the proxy, as written: `[proxy]`, and `[cache]`, which stays in the table and is validated
 /// here, too.
-fn proxy_settings(table: &mut Table<'_>) -> Result<Map<String, Value>, TomlError> {
+fn proxy_settings(table: &mut TomlTable<'_>) -> Result<Map<String, Value>, TomlError> {
     let mut settings = tables::take(table, "proxy")?.as_ref().map(object).unwrap_or_default();
     if let Some((_, cache)) = find(table, "cache") {
         settings.insert("cache".to_owned(), json(cache));
@@ -370,8 +370,8 @@ fn proxy_settings(table: &mut Table<'_>) -> Result<Map<String, Value>, TomlError
 }
 
 /// The settings of the app, as written, after validation: `[origin]` and `[cache]`.
-fn app_settings(table: &mut Table<'_>, span: Range<usize>) -> Result<Map<String, Value>, TomlError> {
-    let mut app = Table::new();
+fn app_settings(table: &mut TomlTable<'_>, span: Range<usize>) -> Result<Map<String, Value>, TomlError> {
+    let mut app = TomlTable::new();
     for name in ["origin", "cache"] {
         if let Some(key) = table.keys().find(|key| key.get_ref() == name).cloned()
             && let Some(value) = table.remove(&key)
@@ -409,7 +409,7 @@ pub(super) struct RecipeOriginTable {
 const ORIGIN_KEYS: [&str; 2] = ["recipe", "listen"];
 
 /// The recipe of the origin, as written, and its listener.
-fn recipe(table: &mut Table<'_>) -> Result<Option<RecipeSpec>, TomlError> {
+fn recipe(table: &mut TomlTable<'_>) -> Result<Option<RecipeSpec>, TomlError> {
     let (mut source, mut listen, mut first) = (None, None, None);
     for (key, value) in tables::take(table, "origin")?.unwrap_or_default() {
         first.get_or_insert(key.span());

@@ -11,7 +11,7 @@ use toml::{Spanned, de::DeValue};
 
 #[cfg(feature = "schema")]
 use super::schema::StrategyName;
-use super::tables::{self, Table};
+use super::tables::{self, TomlTable};
 use crate::engine::{NodeJsTest, RunTierUrl, TierSettings, TtlUnit};
 
 pub(super) const STRATEGIES: [(&str, TtlUnit); 2] =
@@ -62,7 +62,7 @@ impl<'de> Deserialize<'de> for Beta {
 }
 
 /// Takes the cache out of a setup if it is that of the Node test.
-pub(super) fn take(setup: &mut Table<'_>) -> Result<Option<NodeJsTestCache>, TomlError> {
+pub(super) fn take(setup: &mut TomlTable<'_>) -> Result<Option<NodeJsTestCache>, TomlError> {
     let Some((unit, at)) = named(setup) else { return Ok(None) };
     let Some(table) = tables::take(setup, "cache")? else { return Ok(None) };
     let NodeJsTable { ttl, beta: Beta(beta), shared, .. } =
@@ -79,7 +79,7 @@ pub(super) fn take(setup: &mut Table<'_>) -> Result<Option<NodeJsTestCache>, Tom
     Ok(Some(NodeJsTestCache { test: NodeJsTest { ttl, beta, unit }, at, shared }))
 }
 
-fn named(setup: &Table<'_>) -> Option<(TtlUnit, Span)> {
+fn named(setup: &TomlTable<'_>) -> Option<(TtlUnit, Span)> {
     let (_, cache) = setup.iter().find(|(key, _)| key.get_ref() == "cache")?;
     let DeValue::Table(cache) = cache.get_ref() else { return None };
     let (_, strategy) = cache.iter().find(|(key, _)| key.get_ref() == "strategy")?;

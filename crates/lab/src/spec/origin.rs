@@ -97,7 +97,7 @@ impl OriginTable {
     }
 
     /// The complete state of every stage; a file states only the changes.
-    pub(super) fn conduct(&self) -> Result<SourceBehavior, TomlError> {
+    pub(super) fn source_behavior(&self) -> Result<SourceBehavior, TomlError> {
         let first = SourceStage { latency: self.latency.0.clone(), ..SourceStage::default() };
         let (mut last, mut later) = (first.clone(), Vec::new());
         for written in &self.stage {

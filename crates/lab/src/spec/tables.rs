@@ -10,7 +10,7 @@ use toml::{
     de::{DeTable, DeValue, Deserializer},
 };
 
-pub(super) type Table<'i> = DeTable<'i>;
+pub(super) type TomlTable<'i> = DeTable<'i>;
 
 /// A `[[test]]` or an `[[arm]]`: its name, and the table to lay over the base.
 #[derive(Default)]
@@ -18,11 +18,11 @@ pub(super) struct Layer<'i> {
     pub(super) name: String,
     /// The file without which the test is left out.
     pub(super) requires: Option<PathBuf>,
-    pub(super) table: Table<'i>,
+    pub(super) table: TomlTable<'i>,
 }
 
 /// Lays `over` over `base`: tables merge by key, other values are replaced.
-pub(super) fn merge<'i>(mut base: Table<'i>, over: &Table<'i>) -> Table<'i> {
+pub(super) fn merge<'i>(mut base: TomlTable<'i>, over: &TomlTable<'i>) -> TomlTable<'i> {
     for (key, value) in over {
         let below = base.remove(key);
         let merged = match (below.map(Spanned::into_inner), value.get_ref()) {
@@ -36,7 +36,7 @@ pub(super) fn merge<'i>(mut base: Table<'i>, over: &Table<'i>) -> Table<'i> {
     base
 }
 
-pub(super) fn read<T: DeserializeOwned>(table: Table<'_>, span: Range<usize>) -> Result<T, TomlError> {
+pub(super) fn read<T: DeserializeOwned>(table: TomlTable<'_>, span: Range<usize>) -> Result<T, TomlError> {
     T::deserialize(Deserializer::from(Spanned::new(span, table))).map_err(|error| unreadable(&error))
 }
 
@@ -74,13 +74,13 @@ pub(super) fn keys_of<T: DeserializeOwned>() -> &'static [&'static str] {
 }
 
 /// The place of a key.
-pub(super) fn find(table: &Table<'_>, name: &str) -> Span {
+pub(super) fn find(table: &TomlTable<'_>, name: &str) -> Span {
     table.keys().find(|key| key.get_ref() == name).map(Spanned::span)
 }
 
 /// A section of an arm in TOML, without secrets; `None`: it has none.
 pub(super) fn written(
-    base: &Table<'_>,
+    base: &TomlTable<'_>,
     arm: &Layer<'_>,
     section: &str,
     span: &Range<usize>,
@@ -93,7 +93,7 @@ pub(super) fn written(
 }
 
 /// Removes and returns a table.
-pub(super) fn take<'i>(table: &mut Table<'i>, name: &str) -> Result<Option<Table<'i>>, TomlError> {
+pub(super) fn take<'i>(table: &mut TomlTable<'i>, name: &str) -> Result<Option<TomlTable<'i>>, TomlError> {
     let Some(key) = table.keys().find(|key| key.get_ref() == name).cloned() else { return Ok(None) };
     match table.remove(&key).map(Spanned::into_inner) {
         Some(DeValue::Table(taken)) => Ok(Some(taken)),
@@ -102,7 +102,7 @@ pub(super) fn take<'i>(table: &mut Table<'i>, name: &str) -> Result<Option<Table
 }
 
 /// The `[[name]]` tables. Their names are removed from the tables and validated.
-pub(super) fn layers<'i>(table: &mut Table<'i>, kind: &str) -> Result<Vec<Layer<'i>>, TomlError> {
+pub(super) fn layers<'i>(table: &mut TomlTable<'i>, kind: &str) -> Result<Vec<Layer<'i>>, TomlError> {
     let Some(key) = table.keys().find(|key| key.get_ref() == kind).cloned() else { return Ok(Vec::new()) };
     let at = Some(key.span());
     let written_wrong =
@@ -140,7 +140,7 @@ pub(super) fn layers<'i>(table: &mut Table<'i>, kind: &str) -> Result<Vec<Layer<
     Ok(layers)
 }
 
-fn requires(table: &mut Table<'_>) -> Result<Option<PathBuf>, TomlError> {
+fn requires(table: &mut TomlTable<'_>) -> Result<Option<PathBuf>, TomlError> {
     let Some(key) = table.keys().find(|key| key.get_ref() == "requires").cloned() else { return Ok(None) };
     match table.remove(&key).map(Spanned::into_inner) {
         Some(DeValue::String(file)) => Ok(Some(file.as_ref().into())),

@@ -9,7 +9,7 @@ use toml::de::{DeTable, DeValue};
 
 #[cfg(feature = "http")]
 use super::http;
-use super::{Cell, engine, fleet, tables::Table};
+use super::{Cell, engine, fleet, tables::TomlTable};
 
 pub(super) const SECTIONS: [&str; 8] =
     ["target", "origin", "cache", "fleet", "proxy", "load", "preflight", "sample"];
@@ -22,7 +22,7 @@ pub(super) struct LayerNames<'a> {
 }
 
 /// Reads the tables of one test and arm: a cell for each swept combination.
-type ReadCells = fn(Table<'_>, LayerNames<'_>, Range<usize>) -> Result<Vec<Cell>, TomlError>;
+type ReadCells = fn(TomlTable<'_>, LayerNames<'_>, Range<usize>) -> Result<Vec<Cell>, TomlError>;
 
 /// The values of `[target] kind`, in the order of the reference; `None`: not in this build.
 const KINDS: [(&str, Option<ReadCells>); 5] = [
@@ -49,7 +49,7 @@ pub(super) fn kinds() -> impl Iterator<Item = &'static str> {
 }
 
 pub(super) fn cells(
-    table: Table<'_>,
+    table: TomlTable<'_>,
     layer: LayerNames<'_>,
     span: Range<usize>,
 ) -> Result<Vec<Cell>, TomlError> {
@@ -73,7 +73,7 @@ pub(super) fn cells(
 }
 
 /// `kind` of `[target]`; `url` if that is its only key.
-fn kind(table: &Table<'_>) -> Option<(String, Range<usize>)> {
+fn kind(table: &TomlTable<'_>) -> Option<(String, Range<usize>)> {
     let DeValue::Table(target) = find(table, "target")?.1 else { return None };
     match find(target, "kind") {
         Some((at, kind)) => Some((kind.as_str()?.to_owned(), at)),

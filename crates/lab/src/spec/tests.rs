@@ -95,7 +95,7 @@ cache.ttl = "none"
     assert_eq!((a.workers, a.docs), (100, DocumentCount::Scaled));
     assert_eq!(a.strategy.ttl, Some(Duration::from_secs(1)));
     assert_eq!((a.strategy.writer, &a.strategy.limit), (Writer::Direct, &None));
-    assert_eq!(a.conduct.stages.at(Duration::ZERO).latency.to_string(), "1ms..2ms");
+    assert_eq!(a.behavior.stages.at(Duration::ZERO).latency.to_string(), "1ms..2ms");
 
     let b = cell("mailbox/fixed:3/10", "b");
     assert_eq!((b.docs, b.barrier), (DocumentCount::Fixed(3), false));
@@ -390,9 +390,9 @@ expect = ["failed(10s..40s) > 0"]"#,
         (load.traffic.timeout, load.traffic.retries, load.traffic.max_in_flight),
         (Some(Duration::from_secs(2)), retries, 1_000)
     );
-    assert_eq!(load.conduct.capacity, Some(Capacity { workers: 8, queue: 1_000 }));
+    assert_eq!(load.behavior.capacity, Some(Capacity { workers: 8, queue: 1_000 }));
     let stages = |load: &OpenLoad, seconds: &[u64]| -> Vec<String> {
-        let stage = |second: &u64| load.conduct.stages.at(Duration::from_secs(*second)).clone();
+        let stage = |second: &u64| load.behavior.stages.at(Duration::from_secs(*second)).clone();
         let text = |stage: SourceStage| format!("{} {} {:?}", stage.latency, stage.errors, stage.state);
         seconds.iter().map(|second| text(stage(second))).collect()
     };

@@ -158,7 +158,7 @@ impl Http2Connection {
         }
         let status = head.status.as_u16();
         let encoding = head.headers.get(header::CONTENT_ENCODING);
-        let mut reader = expected.reader(status, encoding.is_some_and(|value| is_gzip(value.as_bytes())));
+        let mut verifier = expected.verifier(status, encoding.is_some_and(|value| is_gzip(value.as_bytes())));
         while let Some(chunk) = poll_fn(|cx| {
             upload.poll(cx);
             body.poll_data(cx)
@@ -175,9 +175,9 @@ impl Http2Connection {
             })?;
             // Fails only where the stream has ended.
             let _ = body.flow_control().release_capacity(chunk.len());
-            reader.push(&chunk).map_err(ExchangeError::permanent)?;
+            verifier.push(&chunk).map_err(ExchangeError::permanent)?;
         }
-        let sizes = reader.finish().map_err(ExchangeError::permanent)?;
+        let sizes = verifier.finish().map_err(ExchangeError::permanent)?;
         let report = caches.report();
         let location = head.headers.get(header::LOCATION).filter(|_| is_redirect(status));
         let location = location.map(|value| super::response::location(value.as_bytes()));

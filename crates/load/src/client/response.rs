@@ -63,11 +63,11 @@ impl ExpectedBody {
         !self.is_head && !matches!(status, 101 | 204 | 304)
     }
 
-    /// The reader of the body that follows a head.
-    pub(crate) fn reader(&self, status: u16, is_gzip: bool) -> BodyReader {
+    /// The verifier of the body that follows a head.
+    pub(crate) fn verifier(&self, status: u16, is_gzip: bool) -> BodyVerifier {
         // The status already reports an error page.
         let digest = self.digest.filter(|_| (200..300).contains(&status) && self.has_body(status));
-        BodyReader::new(is_gzip && self.decodes, digest)
+        BodyVerifier::new(is_gzip && self.decodes, digest)
     }
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn is_gzip(encoding: &[u8]) -> bool {
 }
 
 /// Counts, decodes and hashes a body, and stores nothing of it.
-pub(crate) struct BodyReader {
+pub(crate) struct BodyVerifier {
     wire_bytes: u64,
     decoder: BodyDecoder,
 }
@@ -114,7 +114,7 @@ pub(crate) struct BodySizes {
     pub(crate) wire_bytes: u64,
 }
 
-impl BodyReader {
+impl BodyVerifier {
     pub(crate) fn new(is_gzip: bool, digest: Option<Sha256Digest>) -> Self {
         let sink = BodySink { bytes: 0, digest: digest.map(|digest| (Sha256::new(), digest)) };
         let decoder = if is_gzip {

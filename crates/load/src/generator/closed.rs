@@ -65,7 +65,7 @@ impl LoadWorker {
             }
         };
         let _ = before(&self.clock, group.end, all_stopped).await;
-        self.close_segment(group.segment.index);
+        self.stop_segment(group.segment.index);
         // Connections that found the limit reached have counted beyond it.
         self.context.next_own.fetch_min(group.own_end, Relaxed);
         self.clock.now().min(group.end)
@@ -89,7 +89,7 @@ impl LoadWorker {
                     }
                 }
             }
-            if scheduled >= *end || self.is_segment_closed(segment.index) {
+            if scheduled >= *end || self.is_segment_stopped(segment.index) {
                 return;
             }
             self.context.may_send_next().await;

@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 /// The shares of all generators are the load of a single one, whatever their count: the number, the due time and the content of a request
 /// do not depend on the generator that sends it. Within a share, requests are counted by their *own* numbers, from 0 on without gaps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "Option<Part>", into = "Option<Part>")]
-pub struct Share(Option<Arc<Part>>);
+#[serde(try_from = "Option<PartialShare>", into = "Option<PartialShare>")]
+pub struct Share(Option<Arc<PartialShare>>);
 
 /// A share that is not the whole.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Part {
+struct PartialShare {
     /// In ascending order.
     remainders: Vec<u32>,
     /// The divisor.
@@ -53,31 +53,34 @@ impl Share {
         for (remainder, (_, generator)) in (0..of).zip(numbers) {
             remainders[generator].push(remainder);
         }
-        remainders.into_iter().map(|remainders| Self(Some(Arc::new(Part { remainders, of })))).collect()
+        remainders
+            .into_iter()
+            .map(|remainders| Self(Some(Arc::new(PartialShare { remainders, of }))))
+            .collect()
     }
 
     /// The number of a request with this own number.
     #[must_use]
     pub fn number(&self, own: u64) -> u64 {
-        let Some(part) = &self.0 else { return own };
-        let count = part.remainders.len();
+        let Some(partial) = &self.0 else { return own };
+        let count = partial.remainders.len();
         // The remainder of a division by a length is an index.
         let at = usize::try_from(own % count as u64).unwrap_or_default();
-        own / count as u64 * u64::from(part.of) + u64::from(part.remainders[at])
+        own / count as u64 * u64::from(partial.of) + u64::from(partial.remainders[at])
     }
 
     /// Count of the share's requests with numbers below `number`: the own number of the first that is not.
     #[must_use]
     pub fn below(&self, number: u64) -> u64 {
-        let Some(part) = &self.0 else { return number };
-        let (round, left) = (number / u64::from(part.of), number % u64::from(part.of));
-        let below = part.remainders.partition_point(|remainder| u64::from(*remainder) < left);
-        round * part.remainders.len() as u64 + below as u64
+        let Some(partial) = &self.0 else { return number };
+        let (round, left) = (number / u64::from(partial.of), number % u64::from(partial.of));
+        let below = partial.remainders.partition_point(|remainder| u64::from(*remainder) < left);
+        round * partial.remainders.len() as u64 + below as u64
     }
 
     /// The part of all requests.
     pub(super) fn fraction(&self) -> f64 {
-        self.0.as_ref().map_or(1.0, |part| part.remainders.len() as f64 / f64::from(part.of))
+        self.0.as_ref().map_or(1.0, |partial| partial.remainders.len() as f64 / f64::from(partial.of))
     }
 
     /// [`below`](Self::below), for counts of connections.
@@ -86,22 +89,22 @@ impl Share {
     }
 }
 
-impl TryFrom<Option<Part>> for Share {
+impl TryFrom<Option<PartialShare>> for Share {
     type Error = &'static str;
 
-    fn try_from(part: Option<Part>) -> Result<Self, Self::Error> {
-        let Some(part) = part else { return Ok(Self::WHOLE) };
-        let is_ascending = part.remainders.is_sorted_by(|a, b| a < b);
-        match part.remainders.last() {
-            Some(last) if is_ascending && *last < part.of => Ok(Self(Some(Arc::new(part)))),
+    fn try_from(partial: Option<PartialShare>) -> Result<Self, Self::Error> {
+        let Some(partial) = partial else { return Ok(Self::WHOLE) };
+        let is_ascending = partial.remainders.is_sorted_by(|a, b| a < b);
+        match partial.remainders.last() {
+            Some(last) if is_ascending && *last < partial.of => Ok(Self(Some(Arc::new(partial)))),
             _ => Err("this is not a share of a load"),
         }
     }
 }
 
-impl From<Share> for Option<Part> {
+impl From<Share> for Option<PartialShare> {
     fn from(share: Share) -> Self {
-        share.0.map(|part| Part::clone(&part))
+        share.0.map(|partial| PartialShare::clone(&partial))
     }
 }
 

@@ -205,7 +205,7 @@ pub(super) struct LoadWorker {
     start: Cell<Time>,
     in_flight: Cell<usize>,
     /// The segments that are over.
-    closed_segments: Cell<usize>,
+    stopped_segments: Cell<usize>,
     /// The end of the last segment, once it is known.
     plan_end: Cell<Time>,
     /// The requests in flight at that time.
@@ -269,7 +269,7 @@ impl LoadWorker {
             samples: RefCell::default(),
             start: Cell::default(),
             in_flight: Cell::default(),
-            closed_segments: Cell::default(),
+            stopped_segments: Cell::default(),
             plan_end: Cell::new(Time::NEVER),
             in_flight_at_end: Cell::default(),
             cpu_reading: Cell::default(),
@@ -336,7 +336,7 @@ impl LoadWorker {
                 plan::Segment::Closed(closed) => self.run_closed_loop(closed, segment, tasks).await,
             };
             planned_start = segment.planned_end(&next);
-            self.close_segment(index);
+            self.stop_segment(index);
             if requests_left.is_some() {
                 // All workers count their requests before any reads the sum.
                 self.context.barrier.wait().await;
@@ -412,12 +412,12 @@ impl LoadWorker {
     }
 
     /// From now on no connection of this segment sends requests.
-    pub(super) fn close_segment(&self, index: usize) {
-        self.closed_segments.set(index + 1);
+    pub(super) fn stop_segment(&self, index: usize) {
+        self.stopped_segments.set(index + 1);
     }
 
-    pub(super) fn is_segment_closed(&self, index: usize) -> bool {
-        self.closed_segments.get() > index
+    pub(super) fn is_segment_stopped(&self, index: usize) -> bool {
+        self.stopped_segments.get() > index
     }
 
     pub(super) fn measured_from(&self) -> Time {

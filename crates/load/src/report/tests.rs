@@ -278,9 +278,8 @@ fn text() {
 
 #[test]
 fn verdicts_follow_the_text_and_are_part_of_json() {
-    let bounds: crate::search::Bounds = "p50 < 1s && failed == 0".parse().unwrap();
-    let options =
-        ReportOptions { expectations: bounds.expectations(&small(), false), ..ReportOptions::default() };
+    let claims: stockade_record::judge::LoadClaims = "p50 < 1s && failed == 0".parse().unwrap();
+    let options = ReportOptions { expectations: small().judge(&claims, false), ..ReportOptions::default() };
     let text = text::render(&small(), &options);
     let (_, verdicts) = text.split_once("valid\n\n").unwrap();
     assert_eq!(verdicts, "supported     p50 < 1s: it was 153ms\nrefuted       failed == 0: it was 2\n");

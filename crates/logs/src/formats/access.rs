@@ -8,7 +8,7 @@ use super::{LineParser, Parsed, Visit};
 use crate::{
     common::{self, CommonLine, unescape},
     format::FormatKind,
-    json::{Field, JsonLine, JsonRequest, JsonValue},
+    json::{JsonField, JsonLine, JsonRequest, JsonValue},
     logged::{LoggedKey, LoggedRequest, Operation},
     request,
     time::TimeParser,
@@ -135,7 +135,7 @@ fn visit_json(line: &JsonLine<'_>, at_ns: Option<u64>, visit: &mut Visit<'_>) ->
         JsonRequest::Parts(method, url) if request::is_request(method, url) => (*method, &**url),
         JsonRequest::Parts(..) => return Ok(Parsed::NoRequest),
     };
-    let host = match line.find(Field::Host) {
+    let host = match line.find(JsonField::Host) {
         Some((_, JsonValue::Text(host))) if !matches!(&**host, "" | "-") => Some(&**host),
         _ => None,
     };
@@ -148,8 +148,8 @@ fn visit_json(line: &JsonLine<'_>, at_ns: Option<u64>, visit: &mut Visit<'_>) ->
         ttl,
         is_shareable,
         service_time: json_service_time(line),
-        user_agent: json_text(line, Field::UserAgent),
-        content_type: json_text(line, Field::ContentType),
+        user_agent: json_text(line, JsonField::UserAgent),
+        content_type: json_text(line, JsonField::ContentType),
         ..LoggedRequest::read(LoggedKey::Url { method, host, url })
     });
     Ok(Parsed::Requests)
@@ -171,7 +171,7 @@ pub(crate) fn is_json_line(line: &[u8]) -> bool {
     line.trim_ascii_start().starts_with(b"{") || split_prefix(line.trim_ascii()).is_some()
 }
 
-fn json_text<'a>(line: &'a JsonLine<'_>, field: Field) -> Option<&'a [u8]> {
+fn json_text<'a>(line: &'a JsonLine<'_>, field: JsonField) -> Option<&'a [u8]> {
     match line.find(field)?.1 {
         JsonValue::Text(text) | JsonValue::List(Some(text)) => value::known(text.as_bytes()),
         _ => None,
@@ -179,7 +179,7 @@ fn json_text<'a>(line: &'a JsonLine<'_>, field: Field) -> Option<&'a [u8]> {
 }
 
 fn json_status(line: &JsonLine<'_>) -> Option<u16> {
-    match line.find(Field::Status)?.1 {
+    match line.find(JsonField::Status)?.1 {
         JsonValue::Number(number) => {
             let status = number.as_u64().and_then(|status| u16::try_from(status).ok())?;
             (100..1_000).contains(&status).then_some(status)
@@ -190,7 +190,7 @@ fn json_status(line: &JsonLine<'_>) -> Option<u16> {
 }
 
 fn json_size(line: &JsonLine<'_>) -> Result<Option<u64>, Problem> {
-    let Some((name, value)) = line.find(Field::Size) else { return Ok(None) };
+    let Some((name, value)) = line.find(JsonField::Size) else { return Ok(None) };
     let size = match value {
         JsonValue::Number(number) => match number.as_u64() {
             Some(bytes) => value::checked_size(bytes).map(Some),
@@ -204,7 +204,7 @@ fn json_size(line: &JsonLine<'_>) -> Result<Option<u64>, Problem> {
 
 fn json_reuse(line: &JsonLine<'_>) -> Reuse {
     let fresh_for = |ttl| Reuse { ttl, ..Reuse::UNKNOWN };
-    match line.find(Field::Lifetime).map(|(_, value)| value) {
+    match line.find(JsonField::Lifetime).map(|(_, value)| value) {
         Some(JsonValue::Number(number)) => {
             let seconds = number.as_f64().filter(|seconds| (0.0..LIFETIME_SECONDS_MAX).contains(seconds));
             fresh_for(seconds.map(Duration::from_secs_f64))
@@ -218,7 +218,7 @@ fn json_reuse(line: &JsonLine<'_>) -> Reuse {
 }
 
 fn json_service_time(line: &JsonLine<'_>) -> Option<Duration> {
-    let (name, value) = line.find(Field::ServiceTime)?;
+    let (name, value) = line.find(JsonField::ServiceTime)?;
     if line.is_hit() {
         return None;
     }

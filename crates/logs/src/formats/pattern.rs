@@ -42,12 +42,12 @@ fn stated(text: &str) -> Option<StatedFormat> {
 pub struct Pattern {
     /// The text before the first variable.
     start: Vec<u8>,
-    parts: Vec<Part>,
+    variables: Vec<DelimitedVariable>,
 }
 
 /// A variable, and the text after it.
 #[derive(Clone, Debug)]
-struct Part {
+struct DelimitedVariable {
     /// None: the value is not used.
     value: Option<Value>,
     /// As written.
@@ -102,11 +102,11 @@ impl Pattern {
     pub(super) fn of_layout(text: &str) -> Result<Self, PatternError> {
         let mut pattern = Self::compile(variables::layout(text))?;
         let mut before: &[u8] = &pattern.start;
-        for part in &mut pattern.parts {
+        for variable in &mut pattern.variables {
             let is_text = matches!(before.last(), Some(b'"' | b'['))
-                || matches!(&*part.name, "$any" | "$rest" | "$content_type");
-            part.is_word = !is_text;
-            before = if let End::Text(end) = &part.end { end.needle() } else { &[] };
+                || matches!(&*variable.name, "$any" | "$rest" | "$content_type");
+            variable.is_word = !is_text;
+            before = if let End::Text(end) = &variable.end { end.needle() } else { &[] };
         }
         Ok(pattern)
     }
@@ -131,7 +131,7 @@ impl Pattern {
         if best[Value::Request.slot()].is_none() && best[Value::Url(0).slot()].is_none() {
             return Err(PatternError::NoRequest);
         }
-        let mut parts = Vec::with_capacity(found.len());
+        let mut delimited = Vec::with_capacity(found.len());
         let mut variables = found.into_iter().peekable();
         while let Some((variable, text)) = variables.next() {
             let end = match variables.peek() {
@@ -147,13 +147,13 @@ impl Pattern {
             };
             let Variable { name, value, spaces, is_list } = variable;
             let value = value.filter(|value| best[value.slot()] == Some(value.rank()));
-            parts.push(Part { value, name, spaces, is_list, is_word: false, end });
+            delimited.push(DelimitedVariable { value, name, spaces, is_list, is_word: false, end });
         }
-        Ok(Self { start, parts })
+        Ok(Self { start, variables: delimited })
     }
 }
 
-impl Part {
+impl DelimitedVariable {
     /// True if a word can be the value.
     fn accepts(&self, word: &[u8]) -> bool {
         let is_status = || matches!(word, b"-" | b"-1") || value::number(word).is_some();
@@ -241,23 +241,24 @@ impl LineParser for PatternLines {
         let start = &self.pattern.start;
         let mut rest = line.strip_prefix(&start[..]).ok_or("the line does not start as the pattern does")?;
         let mut is_quoted = start.ends_with(b"\"");
-        for part in &self.pattern.parts {
-            if part.is_word {
+        for variable in &self.pattern.variables {
+            if variable.is_word {
                 rest = rest.trim_ascii_start();
             }
-            let split = part.split(rest, is_quoted);
-            let Some((text, after)) = split.filter(|(text, _)| !part.is_word || part.accepts(text)) else {
+            let split = variable.split(rest, is_quoted);
+            let Some((text, after)) = split.filter(|(text, _)| !variable.is_word || variable.accepts(text))
+            else {
                 return Err(format!(
                     "the line does not go on as the pattern does after `{}`",
-                    shown(&part.name)
+                    shown(&variable.name)
                 )
                 .into());
             };
-            if let Some(value) = &part.value {
+            if let Some(value) = &variable.value {
                 values.set(value, text, &mut self.times)?;
             }
             rest = after;
-            is_quoted = matches!(&part.end, End::Text(end) if end.needle().ends_with(b"\""));
+            is_quoted = matches!(&variable.end, End::Text(end) if end.needle().ends_with(b"\""));
         }
         self.without_offset += u64::from(values.is_without_offset);
         Ok(values.visit(visit))

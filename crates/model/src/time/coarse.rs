@@ -43,7 +43,7 @@ pub(super) fn runtime_now() -> Instant {
 }
 
 /// The precise time, in nanoseconds since the epoch.
-pub(super) fn precise() -> u64 {
+pub(super) fn precise_nanos() -> u64 {
     let epoch = EPOCH.get_or_init(|| {
         let now = Instant::now();
         now.checked_sub(TICK).unwrap_or(now)
@@ -75,7 +75,7 @@ pub(super) fn examine_clock() {
 
 /// The time of the last tick, in nanoseconds since the epoch.
 #[inline]
-pub(super) fn coarse() -> u64 {
+pub(super) fn coarse_nanos() -> u64 {
     let now = COARSE.now.load(Ordering::Relaxed);
     if now == RESTING {
         return wake();
@@ -90,13 +90,13 @@ pub(super) fn coarse() -> u64 {
 #[cold]
 fn wake() -> u64 {
     if IS_DISTRUSTED.load(Ordering::Relaxed) {
-        return precise();
+        return precise_nanos();
     }
     let start = || thread::Builder::new().name("coarse-clock".to_owned()).spawn(tick).ok();
     if let Some(ticker) = TICKER.get_or_init(|| start().map(|handle| handle.thread().clone())) {
         ticker.unpark();
     }
-    precise()
+    precise_nanos()
 }
 
 fn tick() {
@@ -106,7 +106,7 @@ fn tick() {
             COARSE.now.store(RESTING, Ordering::SeqCst);
             thread::park();
         }
-        COARSE.now.store(precise().max(1), Ordering::Relaxed);
+        COARSE.now.store(precise_nanos().max(1), Ordering::Relaxed);
         thread::park_timeout(TICK);
         unread = if COARSE.is_read.swap(false, Ordering::Relaxed) { 0 } else { unread + 1 };
         if unread > TICKS_UNREAD_MAX {

@@ -49,7 +49,7 @@ impl Live {
     pub fn of_callers() -> Self {
         coarse::examine_clock();
         let began = coarse::runtime_now();
-        Self { began, began_nanos: nanos(coarse::precise()), tokio: None }
+        Self { began, began_nanos: nanos(coarse::precise_nanos()), tokio: None }
     }
 
     fn handle(&self) -> Handle {
@@ -98,7 +98,7 @@ impl Runtime for Live {
     /// One to two milliseconds ago, or more if the machine is busy and the ticker thread waits for a processor.
     #[inline]
     fn coarse_now(&self) -> Time {
-        Time::from_nanos((nanos(coarse::coarse()) - self.began_nanos).max(0).cast_unsigned())
+        Time::from_nanos((nanos(coarse::coarse_nanos()) - self.began_nanos).max(0).cast_unsigned())
     }
 
     fn sleep_until(&self, deadline: Time) -> impl Future<Output = ()> + Send + 'static {

@@ -4,12 +4,12 @@ use super::*;
 use crate::{
     PlanOptions, TtlOption,
     read::KeyRules,
-    report::{FORMATS, Plan},
+    report::{CachePlan, FORMATS},
     testing,
 };
 
 /// The plan for lines of a second, a host, a URL and a size, for a ttl of a minute.
-fn planned(lines: &str, rules: &KeyRules) -> Plan {
+fn planned(lines: &str, rules: &KeyRules) -> CachePlan {
     let options = PlanOptions { ttls: vec![TtlOption::Fixed(Duration::from_mins(1))], ..testing::options() };
     testing::planned(lines, Some("csv:time=0,host=1,url=2,size=3"), rules, &options).expect("a plan")
 }

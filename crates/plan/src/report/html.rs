@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use stockade_record::page::{PAGE_SCRIPT, THEME_STYLE, UPLOT_NOTICE, UPLOT_SCRIPT, UPLOT_STYLE};
 
 use super::{
-    Plan, answer, cache_block, capacity_text, curve_heading, curve_table, facts, notes, outlook, route_block,
-    sentences, strategies_heading, strategies_table, table::Table, traffic, verify,
+    CachePlan, answer, cache_block, capacity_text, curve_heading, curve_table, facts, notes, outlook,
+    route_block, sentences, strategies_heading, strategies_table, table::Table, traffic, verify,
 };
 use crate::{
     curve::{Lifetime, Point},
@@ -16,7 +16,7 @@ use crate::{
 const STYLE: &str = include_str!("html/page.css");
 const SCRIPT: &str = include_str!("html/page.js");
 
-pub(super) fn render(plan: &Plan) -> String {
+pub(super) fn render(plan: &CachePlan) -> String {
     let title = format!("A cache for {}", plan.log);
     html! {
         (DOCTYPE)
@@ -100,7 +100,7 @@ fn block(text: &str) -> Markup {
 }
 
 /// The curves of one lifetime: a plot, and the same as a table.
-fn curves(plan: &Plan, number: usize, lifetime: Lifetime) -> Markup {
+fn curves(plan: &CachePlan, number: usize, lifetime: Lifetime) -> Markup {
     let table = curve_table(plan, lifetime);
     html! {
         section {
@@ -135,7 +135,7 @@ pub(super) fn table_of(name: &str, table: &Table) -> Markup {
 }
 
 /// The data of the plots, as JSON for the script.
-fn data(plan: &Plan) -> String {
+fn data(plan: &CachePlan) -> String {
     let ratios = |points: &[Point], ratio: fn(&Point) -> f64| points.iter().map(ratio).collect::<Vec<_>>();
     let lifetimes = plan.settings.lifetimes.iter().map(|lifetime| {
         let curves = plan.curves.iter().filter(|curve| curve.lifetime == *lifetime);

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use stockade_model::units::{format_duration, milliseconds};
 
-use super::{Plan, RouteBlock, outlook, traffic, verify};
+use super::{CachePlan, RouteBlock, outlook, traffic, verify};
 use crate::{
     curve::{Curve, Point},
     exchange::Exchange,
@@ -13,7 +13,7 @@ use crate::{
     strategies::StrategyFigures,
 };
 
-pub(super) fn render(plan: &Plan) -> String {
+pub(super) fn render(plan: &CachePlan) -> String {
     let mut json = json!({
         "schema": "stockade.plan/1",
         "requests": plan.trace.totals().requests,

@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 
 use super::{
-    Plan, answer, cache_block, curve_heading, curve_table, facts, notes, outlook, route_block, sentences,
-    strategies_heading, strategies_table, traffic, verify,
+    CachePlan, answer, cache_block, curve_heading, curve_table, facts, notes, outlook, route_block,
+    sentences, strategies_heading, strategies_table, traffic, verify,
 };
 
-pub(super) fn render(plan: &Plan) -> String {
+pub(super) fn render(plan: &CachePlan) -> String {
     let mut text = format!("# A cache for {}\n\n", plan.log);
     let facts = facts(plan);
     for (name, fact) in &facts {

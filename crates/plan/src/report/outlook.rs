@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use stockade_model::units::format_span;
 
-use super::{Plan, lifetime_text, nanos_text, peak, percent, rate, table::Table};
+use super::{CachePlan, lifetime_text, nanos_text, peak, percent, rate, table::Table};
 use crate::{
     outlook::{Outcome, Outlook},
     recommend::Peak,
@@ -15,7 +15,7 @@ pub(super) const HEADING: &str =
     "The same cache with another ttl, with more traffic, on one more node, and after a restart";
 
 /// A row for each condition; `None`: the plan has none.
-pub(super) fn table(plan: &Plan) -> Option<Table> {
+pub(super) fn table(plan: &CachePlan) -> Option<Table> {
     let (outlook, chosen) = (plan.outlook.as_ref()?, plan.recommendation.as_ref().ok()?);
     let is_sampled = outlook.planned.loads_per_s_in_busiest_minute.error.is_some();
     let about = if is_sampled { "~" } else { "" };

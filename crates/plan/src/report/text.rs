@@ -5,14 +5,14 @@ use std::{fmt::Write as _, iter};
 use stockade_model::message::{columns, wrapped};
 
 use super::{
-    Plan, answer, cache_block, curve_heading, curve_table, facts, notes, outlook, route_block, sentences,
-    strategies_heading, strategies_table, traffic,
+    CachePlan, answer, cache_block, curve_heading, curve_table, facts, notes, outlook, route_block,
+    sentences, strategies_heading, strategies_table, traffic,
 };
 
 /// The columns of a terminal that is not made wider.
 pub(super) const COLUMNS: usize = 80;
 
-pub(super) fn render(plan: &Plan) -> String {
+pub(super) fn render(plan: &CachePlan) -> String {
     let facts = facts(plan);
     let label = facts.iter().map(|(label, _)| columns(label)).max().unwrap_or(0);
     let mut text = String::new();
@@ -81,7 +81,7 @@ mod tests {
         outlook::outlook,
         read::KeyRules,
         report::{FORMATS, StrategyRuns},
-        strategies::{Candidate, OriginModel, Part, run},
+        strategies::{BusiestRequests, Candidate, OriginModel, run},
         testing,
     };
 
@@ -104,7 +104,7 @@ mod tests {
         log
     }
 
-    fn planned(log: &str, options: &PlanOptions) -> Plan {
+    fn planned(log: &str, options: &PlanOptions) -> CachePlan {
         let rules = KeyRules { by_host: true, ..KeyRules::default() };
         let mut plan = testing::planned(log, None, &rules, options).expect("a plan");
         plan.log = format!("/var/log/{}/access.log", "a-long-name/".repeat(12));
@@ -114,12 +114,12 @@ mod tests {
             capacity: None,
             outage: Duration::from_mins(1),
         };
-        let part = Part::of(&plan.trace, &origin);
+        let busiest = BusiestRequests::from_trace(&plan.trace, &origin);
         let candidates: Vec<Candidate> = PRESETS.iter().map(Candidate::Preset).collect();
         let chosen = plan.recommendation.as_ref().expect("a cache");
-        let figures = run(&part, &candidates, chosen, &origin, Seed(1)).expect("sound strategies");
+        let figures = run(&busiest, &candidates, chosen, &origin, Seed(1)).expect("sound strategies");
         plan.strategies =
-            Some(StrategyRuns { requests: part.requests(), span: part.span(), origin, figures });
+            Some(StrategyRuns { requests: busiest.requests(), span: busiest.span(), origin, figures });
         plan
     }
 

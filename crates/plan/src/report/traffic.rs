@@ -9,11 +9,11 @@ use stockade_model::{
 };
 
 use super::{
-    Plan, capacity_text, peak, percent,
+    CachePlan, capacity_text, peak, percent,
     table::Table,
     text::{COLUMNS, paragraph},
 };
-use crate::traffic::{Count, Part, Traffic};
+use crate::traffic::{Count, Traffic, TrafficGroup};
 
 /// A smaller share of the requests is not named in the text.
 const SHARE_MIN: f64 = 0.005;
@@ -29,8 +29,8 @@ impl Traffic {
         ratio(count.bytes, self.all.bytes).unwrap_or(0.0)
     }
 
-    /// The kinds that the log has, each with its parts.
-    fn kinds(&self) -> Vec<(&'static str, &[Part])> {
+    /// The kinds that the log has, each with its groups.
+    fn kinds(&self) -> Vec<(&'static str, &[TrafficGroup])> {
         let bots = self.bots.as_ref().map_or(&[][..], |(_, names)| names);
         let kinds = [
             ("bots", bots),
@@ -39,20 +39,20 @@ impl Traffic {
             ("types", &self.types),
             ("statuses", &self.statuses),
         ];
-        kinds.into_iter().filter(|(_, parts)| !parts.is_empty()).collect()
+        kinds.into_iter().filter(|(_, groups)| !groups.is_empty()).collect()
     }
 }
 
 /// Nothing for a trace, whose requests have keys alone.
-fn traffic(plan: &Plan) -> Option<&Traffic> {
+fn traffic(plan: &CachePlan) -> Option<&Traffic> {
     Some(&plan.traffic).filter(|traffic| !traffic.kinds().is_empty())
 }
 
 /// A line for each kind, of at most [`COLUMNS`].
-pub(super) fn text(plan: &Plan) -> String {
+pub(super) fn text(plan: &CachePlan) -> String {
     let Some(traffic) = traffic(plan) else { return String::new() };
     let mut text = paragraph(&heading(traffic));
-    for (kind, parts) in traffic.kinds() {
+    for (kind, groups) in traffic.kinds() {
         let mut line = format!("  {kind:<8}  ");
         if let (true, Some((bots, _))) = (kind == "bots", &traffic.bots) {
             let _ = write!(
@@ -62,10 +62,10 @@ pub(super) fn text(plan: &Plan) -> String {
                 percent(traffic.byte_share(*bots))
             );
         }
-        for (nth, part) in parts.iter().enumerate() {
-            let share = traffic.share(part.count);
+        for (nth, group) in groups.iter().enumerate() {
+            let share = traffic.share(group.count);
             let separator = if nth == 0 { "" } else { ", " };
-            let next = format!("{separator}{} {}", part.name, percent(share));
+            let next = format!("{separator}{} {}", group.name, percent(share));
             let is_long = columns(&line) + columns(&next) > COLUMNS;
             if nth > 0 && (is_long || share < SHARE_MIN) {
                 break;
@@ -87,7 +87,7 @@ fn heading(traffic: &Traffic) -> String {
 }
 
 /// The answer for the requests that are not by bots, in one sentence.
-pub(super) fn without_bots(plan: &Plan) -> Option<String> {
+pub(super) fn without_bots(plan: &CachePlan) -> Option<String> {
     let chosen = plan.without_bots.as_ref()?;
     let about = if chosen.point.is_exact { "" } else { "about " };
     let mut text = format!(
@@ -107,13 +107,14 @@ pub(super) fn without_bots(plan: &Plan) -> Option<String> {
 pub(super) type Tables = (String, Vec<(&'static str, Table)>, Option<String>);
 
 /// A heading, a table for each kind with its name, and the answer without bots.
-pub(super) fn tables(plan: &Plan) -> Option<Tables> {
+pub(super) fn tables(plan: &CachePlan) -> Option<Tables> {
     let traffic = traffic(plan)?;
-    let table = |(kind, parts): (&'static str, &[Part])| {
+    let table = |(kind, groups): (&'static str, &[TrafficGroup])| {
         let row = |name: &str, count: Count| {
             vec![name.to_owned(), percent(traffic.share(count)), percent(traffic.byte_share(count))]
         };
-        let mut rows: Vec<_> = parts.iter().take(ROWS_MAX).map(|part| row(&part.name, part.count)).collect();
+        let mut rows: Vec<_> =
+            groups.iter().take(ROWS_MAX).map(|group| row(&group.name, group.count)).collect();
         if let (true, Some((bots, _))) = (kind == "bots", &traffic.bots) {
             rows.insert(0, row("all bots", *bots));
         }
@@ -123,21 +124,21 @@ pub(super) fn tables(plan: &Plan) -> Option<Tables> {
 }
 
 /// Counts of requests and bytes.
-pub(super) fn json(plan: &Plan) -> Value {
+pub(super) fn json(plan: &CachePlan) -> Value {
     let traffic = &plan.traffic;
-    let part = |part: &Part| json!({ "name": part.name, "requests": part.count.requests, "bytes": part.count.bytes });
-    let parts = |parts: &[Part]| parts.iter().map(part).collect::<Value>();
+    let group = |group: &TrafficGroup| json!({ "name": group.name, "requests": group.count.requests, "bytes": group.count.bytes });
+    let groups = |groups: &[TrafficGroup]| groups.iter().map(group).collect::<Value>();
     let mut json = json!({
         "requests": traffic.all.requests,
         "bytes": traffic.all.bytes,
         "too_low_by": traffic.too_low_by,
-        "routes": parts(&traffic.routes),
-        "hosts": parts(&traffic.hosts),
-        "types": parts(&traffic.types),
-        "statuses": parts(&traffic.statuses),
+        "routes": groups(&traffic.routes),
+        "hosts": groups(&traffic.hosts),
+        "types": groups(&traffic.types),
+        "statuses": groups(&traffic.statuses),
     });
     if let Some((bots, names)) = &traffic.bots {
-        json["bots"] = json!({ "requests": bots.requests, "bytes": bots.bytes, "names": parts(names) });
+        json["bots"] = json!({ "requests": bots.requests, "bytes": bots.bytes, "names": groups(names) });
     }
     json
 }
@@ -155,7 +156,7 @@ mod tests {
     };
 
     /// Each second a person asks for one of ten pages, and a crawler for a page without other requests.
-    fn half_by_bots() -> Plan {
+    fn half_by_bots() -> CachePlan {
         let mut log = String::new();
         for n in 0..1_000 {
             let time = format!("[31/Jan/2026:08:{:02}:{:02} +0000]", n / 60, n % 60);
@@ -199,14 +200,14 @@ mod tests {
     #[test]
     fn lines_are_short_and_leave_out_small_parts() {
         let mut plan = half_by_bots();
-        let part = |n: u64| Part {
+        let group = |n: u64| TrafficGroup {
             name: format!("/a-rather-long-name-of-a-route-{n}/*"),
             count: Count { requests: 400 - 20 * n, bytes: 0 },
         };
-        plan.traffic.routes = (0..5).map(part).collect();
+        plan.traffic.routes = (0..5).map(group).collect();
         plan.traffic.hosts = vec![
-            Part { name: "x".repeat(100), count: Count { requests: 9, bytes: 0 } },
-            Part { name: "y".to_owned(), count: Count { requests: 9, bytes: 0 } },
+            TrafficGroup { name: "x".repeat(100), count: Count { requests: 9, bytes: 0 } },
+            TrafficGroup { name: "y".to_owned(), count: Count { requests: 9, bytes: 0 } },
         ];
         let text = text(&plan);
         let lines: Vec<&str> = text.lines().collect();

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use serde_json::{Value, json};
 use stockade_model::{message::wrapped, units::format_count};
 
-use super::{Plan, text::COLUMNS};
+use super::{CachePlan, text::COLUMNS};
 use crate::verify::{Figure, Verification, VerifiedArm};
 
 fn heading(verification: &Verification) -> String {
@@ -22,7 +22,7 @@ fn difference(figure: Figure) -> Option<String> {
 
 /// The measurement as text; `None`: the plan was not verified.
 #[must_use]
-pub fn verification_text(plan: &Plan) -> Option<String> {
+pub fn verification_text(plan: &CachePlan) -> Option<String> {
     let verification = plan.verification.as_ref()?;
     let mut text = format!("\n{}\n\n", heading(verification));
     for arm in &verification.arms {
@@ -50,7 +50,7 @@ fn remarks(arm: &VerifiedArm) -> impl Iterator<Item = String> + '_ {
     reasons.chain(arm.notes.iter().map(|note| format!("note: {note}")))
 }
 
-pub(super) fn markdown(plan: &Plan) -> String {
+pub(super) fn markdown(plan: &CachePlan) -> String {
     let Some(verification) = &plan.verification else { return String::new() };
     let mut text = format!("## Verified\n\n{}\n\n", heading(verification));
     text += "| cache | figure | predicted | measured | points |\n|---|---|---:|---:|---:|\n";
@@ -83,7 +83,7 @@ fn rows(verification: &Verification) -> impl Iterator<Item = [String; 5]> + '_ {
     })
 }
 
-pub(super) fn html(plan: &Plan) -> Markup {
+pub(super) fn html(plan: &CachePlan) -> Markup {
     let Some(verification) = &plan.verification else { return Markup::default() };
     let header = ["cache", "figure", "predicted", "measured", "points"].map(str::to_owned).to_vec();
     let rows = rows(verification).map(|row| row.to_vec()).collect();
@@ -132,7 +132,7 @@ mod tests {
 
     use crate::{
         read::KeyRules,
-        report::{FORMATS, Plan, verification_text},
+        report::{CachePlan, FORMATS, verification_text},
         testing::{self, options, planned},
         verify::{Figure, Verification, VerifiedArm},
     };
@@ -149,7 +149,7 @@ mod tests {
     }
 
     /// A plan with a cache that is as predicted, one that is not, and one that was not measured.
-    fn verified() -> Plan {
+    fn verified() -> CachePlan {
         let mut lines = String::new();
         for n in 0..40 {
             let time = format!("01/Jan/2026:00:00:{n:02} +0000");
@@ -217,7 +217,7 @@ mod tests {
             assert!(text.contains("not measured") && text.contains("+2.00, more than one off"), "{format}");
         }
         for format in FORMATS.names() {
-            let plan = Plan { verification: None, ..super::tests::verified() };
+            let plan = CachePlan { verification: None, ..super::tests::verified() };
             assert!(!testing::rendered(&plan, format).to_lowercase().contains("verified"));
         }
     }

@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     PlanOptions, TtlOption,
     read::KeyRules,
-    report::Plan,
+    report::CachePlan,
     testing,
     trace::{NewRequest, TraceBuilder},
 };
@@ -29,16 +29,16 @@ fn site() -> String {
     log
 }
 
-fn planned(log: &str, options: &PlanOptions) -> Plan {
+fn planned(log: &str, options: &PlanOptions) -> CachePlan {
     testing::planned(log, None, &KeyRules::default(), options).expect("a plan")
 }
 
-fn routes(plan: &Plan) -> &RoutePlan {
+fn routes(plan: &CachePlan) -> &RoutePlan {
     &plan.recommendation.as_ref().expect("a cache").routes
 }
 
 /// Each route with its ttl in seconds.
-fn ttls(plan: &Plan) -> Vec<(&str, u64)> {
+fn ttls(plan: &CachePlan) -> Vec<(&str, u64)> {
     routes(plan).routes.iter().map(|route| (&*route.name, route.ttl_ns / SECOND_NS)).collect()
 }
 

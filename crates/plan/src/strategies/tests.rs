@@ -63,21 +63,22 @@ fn origin(latency_ms: u64, outage_s: u64) -> OriginModel {
 
 fn figures(name: &str, origin: &OriginModel) -> StrategyFigures {
     let trace = trace();
-    let part = Part::of(&trace, origin);
+    let busiest = BusiestRequests::from_trace(&trace, origin);
     let preset = PRESETS.named(name).expect("a preset");
     let candidates = [Candidate::Preset(preset)];
-    let runs = run(&part, &candidates, &recommendation(&trace), origin, Seed(1)).expect("a sound strategy");
+    let runs =
+        run(&busiest, &candidates, &recommendation(&trace), origin, Seed(1)).expect("a sound strategy");
     runs.into_iter().next().expect("one preset has this name")
 }
 
 #[test]
 fn outage_is_in_the_busiest_time() {
     let trace = trace();
-    let part = Part::of(&trace, &origin(20, 10));
-    assert_eq!(part.requests(), 21_000);
-    let starts_ms = part.outage_ns.start / MS;
-    assert_eq!((starts_ms, part.outage_ns.end - part.outage_ns.start), (100_000, 10_000 * MS));
-    assert_eq!(Part::of(&trace, &origin(20, 0)).outage_ns, 0..0);
+    let busiest = BusiestRequests::from_trace(&trace, &origin(20, 10));
+    assert_eq!(busiest.requests(), 21_000);
+    let starts_ms = busiest.outage_ns.start / MS;
+    assert_eq!((starts_ms, busiest.outage_ns.end - busiest.outage_ns.start), (100_000, 10_000 * MS));
+    assert_eq!(BusiestRequests::from_trace(&trace, &origin(20, 0)).outage_ns, 0..0);
 }
 
 #[test]

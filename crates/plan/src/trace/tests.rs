@@ -67,8 +67,8 @@ fn long_logs_are_sampled_by_key() {
     let halvings = -trace.sampled_share().log2();
     assert!(halvings >= 1.0 && halvings.fract() == 0.0, "rate {}", trace.sampled_share());
     // Keys are numbered densely, each has all of its requests, and a key is known by its size.
-    let mut requests = vec![0_u64; trace.keys()];
-    let mut sizes = vec![BTreeSet::new(); trace.keys()];
+    let mut requests = vec![0_u64; trace.key_count()];
+    let mut sizes = vec![BTreeSet::new(); trace.key_count()];
     for request in trace.requests() {
         requests[request.key() as usize] += 1;
         sizes[request.key() as usize].insert(request.bytes);
@@ -96,7 +96,7 @@ fn sample_has_the_share_of_each_kind_of_key() {
     }
     let trace = builder.finish();
     let sample = trace.sample(16);
-    assert_eq!((sample.keys(), sample.sampled_share()), (64, 1.0 / 16.0));
+    assert_eq!((sample.key_count(), sample.sampled_share()), (64, 1.0 / 16.0));
     assert_eq!(sample.requests().len() * 16, trace.requests().len());
     assert_eq!(sample.totals(), trace.totals());
 }
@@ -124,7 +124,11 @@ fn memory_is_bounded_whatever_the_keys() {
     }
     assert!(!builder.is_full());
     let trace = builder.finish();
-    assert!(trace.requests().len() <= 20_000 && trace.keys() >= 1_024, "{} requests", trace.requests().len());
+    assert!(
+        trace.requests().len() <= 20_000 && trace.key_count() >= 1_024,
+        "{} requests",
+        trace.requests().len()
+    );
 }
 
 #[test]

@@ -49,7 +49,7 @@ pub fn invalidated(
 
 /// The effect of a response to GET that is not stored on the older, expired response of its URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EffectOnStored {
+pub enum EffectOnExpired {
     Nothing,
     /// It answers only if the origin fails.
     FallbackOnly,
@@ -59,14 +59,14 @@ pub enum EffectOnStored {
 
 /// `is_for_all`: the response is about the URL, and neither private nor an answer to a user that the origin may have recognised.
 #[must_use]
-pub fn effect_on_stored(status: StatusCode, is_for_all: bool) -> EffectOnStored {
+pub fn effect_on_expired(status: StatusCode, is_for_all: bool) -> EffectOnExpired {
     match status.as_u16() {
-        404 | 410 | 451 | 301..=303 | 307 | 308 if is_for_all => EffectOnStored::Removes,
+        404 | 410 | 451 | 301..=303 | 307 | 308 if is_for_all => EffectOnExpired::Removes,
         // An answer to conditions or a range.
-        206 | 304 => EffectOnStored::Nothing,
-        200..=399 | 401 | 403 | 404 | 410 | 429 | 451 => EffectOnStored::FallbackOnly,
+        206 | 304 => EffectOnExpired::Nothing,
+        200..=399 | 401 | 403 | 404 | 410 | 429 | 451 => EffectOnExpired::FallbackOnly,
         // A fault of the request, or of the origin.
-        _ => EffectOnStored::Nothing,
+        _ => EffectOnExpired::Nothing,
     }
 }
 
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn unstored_response_outdates_the_stored_one_by_its_status() {
-        use EffectOnStored::{FallbackOnly, Nothing, Removes};
+        use EffectOnExpired::{FallbackOnly, Nothing, Removes};
         for (status, of_one, of_all) in [
             (200, FallbackOnly, FallbackOnly),
             (206, Nothing, Nothing),
@@ -102,8 +102,8 @@ mod tests {
             (503, Nothing, Nothing),
         ] {
             let status = StatusCode::from_u16(status).unwrap();
-            assert_eq!(effect_on_stored(status, false), of_one, "{status}");
-            assert_eq!(effect_on_stored(status, true), of_all, "{status}");
+            assert_eq!(effect_on_expired(status, false), of_one, "{status}");
+            assert_eq!(effect_on_expired(status, true), of_all, "{status}");
         }
     }
 

@@ -26,7 +26,7 @@ use super::{
     origin::{OriginError, RequestBody},
     router::Route,
     runtime::system_now,
-    stored::RequestKind,
+    stored::RequestIdentity,
 };
 use crate::{
     config::ClientDirectives,
@@ -164,20 +164,20 @@ impl RequestContext {
     }
 
     #[must_use]
-    pub fn kind(&self) -> RequestKind {
+    pub fn identity(&self) -> RequestIdentity {
         if self.headers.contains_key(AUTHORIZATION) {
-            RequestKind::Credentials
+            RequestIdentity::Credentials
         } else if self.headers.contains_key(COOKIE) {
-            RequestKind::Cookie
+            RequestIdentity::Cookie
         } else {
-            RequestKind::Anonymous
+            RequestIdentity::Anonymous
         }
     }
 
     /// True if the origin may recognise the user: by credentials or a cookie.
     #[must_use]
     pub fn may_identify_user(&self) -> bool {
-        self.kind() != RequestKind::Anonymous
+        self.identity() != RequestIdentity::Anonymous
     }
 
     /// Keeps a response for this client alone, unless the client has already been replied to.

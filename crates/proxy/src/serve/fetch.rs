@@ -32,7 +32,7 @@ use crate::policy::{
     directives::ResponseDirectives,
     freshness::Freshness,
     hop,
-    invalidate::effect_on_stored,
+    invalidate::effect_on_expired,
     storable::{GetExchange, NotStorable, storable},
     vary::{SelectingValues, Vary},
 };
@@ -221,7 +221,7 @@ impl OriginFetch {
         if conditions.is_empty() { None } else { self.known_uncacheable().map(|reason| (reason, conditions)) }
     }
 
-    /// The reason of a stored uncacheable marker, for this URL or for requests of this kind.
+    /// The reason of a stored uncacheable marker, for this URL or for requests of this identity.
     fn known_uncacheable(&self) -> Option<UncacheableReason> {
         markers::known_reason(&self.context, &self.entry_key)
     }
@@ -346,7 +346,7 @@ impl OriginFetch {
                 markers::outdate(
                     context,
                     entry_key,
-                    effect_on_stored(head.status, !context.may_identify_user()),
+                    effect_on_expired(head.status, !context.may_identify_user()),
                 );
                 match self.failure(head, response).await {
                     OriginFailure::Response(stored) => {

@@ -175,7 +175,9 @@ async fn look_up_or_load(context: &Arc<RequestContext>, runtime: &LocalRuntime) 
         let stored = match &answer.value {
             CacheEntry::Response(stored) => stored,
             // The leader was identified in another way: this request may get another response.
-            CacheEntry::Uncacheable(marker) if marker.kind.is_some_and(|kind| kind != context.kind()) => {
+            CacheEntry::Uncacheable(marker)
+                if marker.identity.is_some_and(|identity| identity != context.identity()) =>
+            {
                 continue;
             }
             // The stored response has been shared: the leader may have been the exception.

@@ -1,7 +1,7 @@
 //! Responses that are not shared: what is remembered of them, so that requests for them do not wait for each other, and what they
 //! leave of an older response.
 //!
-//! One rejected request must not take a page away from the others. So a marker is about requests of one kind, and an older
+//! One rejected request must not take a page away from the others. So a marker is about requests of one identity, and an older
 //! response stays as a fallback.
 
 use http::StatusCode;
@@ -9,10 +9,10 @@ use stockade_cache::{Invalidation, StoredValue};
 
 use super::{
     context::RequestContext,
-    stored::{CacheEntry, EntryKey, LoadedEntry, RequestKind, UncacheableMarker, UncacheableReason},
+    stored::{CacheEntry, EntryKey, LoadedEntry, RequestIdentity, UncacheableMarker, UncacheableReason},
 };
 use crate::policy::{
-    invalidate::{EffectOnStored, effect_on_stored},
+    invalidate::{EffectOnExpired, effect_on_expired},
     storable::NotStorable,
 };
 
@@ -27,7 +27,7 @@ pub fn known_reason(context: &RequestContext, entry_key: &EntryKey) -> Option<Un
         Some(StoredValue { value: CacheEntry::Response(_), is_fallback_only: false, .. }) => return None,
         _ => {}
     }
-    let found = cache.peek(&EntryKey::marker(&entry_key.key, context.kind()))?;
+    let found = cache.peek(&EntryKey::marker(&entry_key.key, context.identity()))?;
     match found.value {
         CacheEntry::Uncacheable(marker) => Some(marker.reason),
         CacheEntry::Response(_) | CacheEntry::OtherVariant(_) => None,
@@ -43,8 +43,8 @@ pub fn remember(
     status: StatusCode,
     reason: UncacheableReason,
 ) -> LoadedEntry {
-    let kind = context.kind();
-    let marker = UncacheableMarker { kind: Some(kind), ..UncacheableMarker::new(reason) };
+    let identity = context.identity();
+    let marker = UncacheableMarker { identity: Some(identity), ..UncacheableMarker::new(reason) };
     let stored = stored_response(context, entry_key);
     let is_fresh = |stored: &StoredValue<CacheEntry>| !stored.fresh_for.is_zero();
     if reason == NotStorable::RequestNoStore.into() || stored.as_ref().is_some_and(is_fresh) {
@@ -54,13 +54,13 @@ pub fn remember(
         return LoadedEntry::complete(UncacheableMarker::new(reason).stored());
     }
     let store_of_kind = |marker: UncacheableMarker| {
-        let marker_key = EntryKey::marker(&entry_key.key, kind);
+        let marker_key = EntryKey::marker(&entry_key.key, identity);
         if context.route.cache.peek(&marker_key).is_none() {
             context.route.cache.insert(marker_key, marker.stored());
         }
     };
     match stored {
-        None if kind == RequestKind::Anonymous => {
+        None if identity == RequestIdentity::Anonymous => {
             LoadedEntry::complete(UncacheableMarker::new(reason).stored())
         }
         None => {
@@ -72,7 +72,7 @@ pub fn remember(
             if stored.is_fallback_only && status.is_success() {
                 store_of_kind(marker);
             }
-            outdate(context, entry_key, effect_on_stored(status, false));
+            outdate(context, entry_key, effect_on_expired(status, false));
             LoadedEntry::transient(UncacheableMarker { is_about_request: true, ..marker }.transient())
         }
     }
@@ -82,20 +82,20 @@ pub fn remember(
 #[must_use]
 pub fn of_error(context: &RequestContext, entry_key: &EntryKey, reason: UncacheableReason) -> LoadedEntry {
     let is_about_request = stored_response(context, entry_key).is_some();
-    let kind = Some(context.kind());
-    let marker = UncacheableMarker { kind, is_about_request, ..UncacheableMarker::new(reason) };
+    let identity = Some(context.identity());
+    let marker = UncacheableMarker { identity, is_about_request, ..UncacheableMarker::new(reason) };
     LoadedEntry::transient(marker.transient())
 }
 
 /// Applies the effect of a response that is not stored to the one that is, if that has expired.
-pub fn outdate(context: &RequestContext, entry_key: &EntryKey, effect: EffectOnStored) {
+pub fn outdate(context: &RequestContext, entry_key: &EntryKey, effect: EffectOnExpired) {
     let stored = stored_response(context, entry_key).filter(|stored| stored.fresh_for.is_zero());
     let Some(stored) = stored else { return };
     match effect {
-        EffectOnStored::Nothing => {}
-        EffectOnStored::FallbackOnly if stored.is_fallback_only => {}
-        EffectOnStored::FallbackOnly => drop(context.route.cache.restrict_to_fallback(entry_key)),
-        EffectOnStored::Removes => drop(context.route.cache.invalidate(entry_key, Invalidation::Hard)),
+        EffectOnExpired::Nothing => {}
+        EffectOnExpired::FallbackOnly if stored.is_fallback_only => {}
+        EffectOnExpired::FallbackOnly => drop(context.route.cache.restrict_to_fallback(entry_key)),
+        EffectOnExpired::Removes => drop(context.route.cache.invalidate(entry_key, Invalidation::Hard)),
     }
 }
 

@@ -301,7 +301,7 @@ impl Router {
 
     /// Why a purge of a tag may have matched nothing.
     #[must_use]
-    pub fn tag_note(&self) -> String {
+    pub fn unmatched_tag_reason(&self) -> String {
         let headers = self.config.routes.iter().flat_map(|route| &route.table.tag_headers);
         let headers: BTreeSet<&str> = headers.map(|header| header.0.as_str()).collect();
         if headers.is_empty() {

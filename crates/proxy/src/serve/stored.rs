@@ -39,14 +39,14 @@ pub struct EntryKey {
 }
 
 impl EntryKey {
-    /// The key of the marker that responses of this URL to requests of a kind are not shared.
+    /// The key of the marker that responses of this URL to requests of an identity are not shared.
     #[must_use]
-    pub fn marker(key: &CacheKey, kind: RequestKind) -> Self {
+    pub fn marker(key: &CacheKey, identity: RequestIdentity) -> Self {
         // No request selects it: encoded selecting values start with a 0 or 1.
-        let name: &[u8] = match kind {
-            RequestKind::Anonymous => b"anonymous",
-            RequestKind::Cookie => b"cookie",
-            RequestKind::Credentials => b"credentials",
+        let name: &[u8] = match identity {
+            RequestIdentity::Anonymous => b"anonymous",
+            RequestIdentity::Cookie => b"cookie",
+            RequestIdentity::Credentials => b"credentials",
         };
         Self { key: key.clone(), variant: Some(Arc::new(SelectingValues::from_bytes(name))) }
     }
@@ -58,9 +58,9 @@ impl From<CacheKey> for EntryKey {
     }
 }
 
-/// Requests whose responses are shared or not for the same reason.
+/// How a request identifies its user: the responses to requests of one identity are shared, or not, for the same reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RequestKind {
+pub enum RequestIdentity {
     /// `Authorization`.
     Credentials,
     /// A cookie, by which the origin may recognise the user.
@@ -140,7 +140,7 @@ impl StoredBody {
 pub struct UncacheableMarker {
     pub reason: UncacheableReason,
     /// The requests that it is about; `None`: all.
-    pub kind: Option<RequestKind>,
+    pub identity: Option<RequestIdentity>,
     /// True if the response to the next request may be another: a stored one has been shared before.
     pub is_about_request: bool,
     pub lifespan: Lifespan,
@@ -174,7 +174,7 @@ impl UncacheableMarker {
     /// For all requests.
     #[must_use]
     pub fn new(reason: UncacheableReason) -> Self {
-        Self { reason, kind: None, is_about_request: false, lifespan: Lifespan::NONE }
+        Self { reason, identity: None, is_about_request: false, lifespan: Lifespan::NONE }
     }
 
     /// An entry to be stored.

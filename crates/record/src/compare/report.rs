@@ -7,7 +7,7 @@ use serde_json::json;
 use stockade_model::registry::{Registry, ReportFormat};
 
 use super::{Change, Judgement, RecordComparison, shown};
-use crate::report::{grid, html::wide_table, inline, junit::printable};
+use crate::report::{grid, html::wide_table, junit::printable, markdown_text};
 
 /// Writes a comparison in one format.
 pub type Render = fn(&RecordComparison) -> String;
@@ -131,24 +131,25 @@ pub(crate) fn html(comparison: &RecordComparison) -> Markup {
 
 /// For a comment: the result, the differences, and the table of all changes folded.
 fn markdown(comparison: &RecordComparison) -> String {
-    let title = inline::escape(&comparison.experiment);
+    let title = markdown_text::escape_markdown(&comparison.experiment);
     let mut parts = vec![format!("**{title}**: {}", counts(comparison))];
     let headings = HEADINGS.map(str::to_owned);
-    let escaped = |row: Vec<String>| row.iter().map(|cell| inline::escape(cell)).collect::<Vec<_>>();
+    let escaped =
+        |row: Vec<String>| row.iter().map(|cell| markdown_text::escape_markdown(cell)).collect::<Vec<_>>();
     let notable: Vec<_> = notable(comparison).into_iter().map(escaped).collect();
     if !notable.is_empty() {
-        parts.push(inline::table(&headings, &notable, TABLE_BYTES_MAX));
+        parts.push(markdown_text::table(&headings, &notable, TABLE_BYTES_MAX));
     }
     if !comparison.differences.is_empty() {
         parts.push(diff(&comparison.differences));
     }
     parts.extend(noise(comparison));
     let all: Vec<_> = comparison.changes.iter().map(|change| escaped(row(comparison, change))).collect();
-    let [before, after] = comparison.started_at.each_ref().map(|time| inline::escape(time));
+    let [before, after] = comparison.started_at.each_ref().map(|time| markdown_text::escape_markdown(time));
     parts.push(format!(
         "<details><summary>{before} -> {after}, all {} figures</summary>\n\n{}\n\n</details>",
         all.len(),
-        inline::table(&headings, &all, TABLE_BYTES_MAX)
+        markdown_text::table(&headings, &all, TABLE_BYTES_MAX)
     ));
     parts.join("\n\n") + "\n"
 }

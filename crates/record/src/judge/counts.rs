@@ -34,8 +34,7 @@ pub(super) fn expectation(
             let figure = |selector: &Selector| {
                 binding.evidence(selector, repeat, figures)?.figure(selector.metric, selector.window)
             };
-            let Some((left, right)) = comparison.left.value(&figure).zip(comparison.right.value(&figure))
-            else {
+            let Some((left, right)) = comparison.values(&figure) else {
                 tally.missing += 1;
                 continue;
             };

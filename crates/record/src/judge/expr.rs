@@ -28,6 +28,7 @@ use stockade_model::{
 };
 
 use crate::{
+    histogram::Statistic,
     metrics::{FigureUnit, FigureWindow, METRICS, Metric, names_with_last_part},
     statistics::{Bounds, Difference, Quantity},
 };
@@ -241,8 +242,19 @@ fn named(text: &str, names: Names<'_>) -> Result<Selector, String> {
         // An unknown prefix of a known metric is a misspelt arm.
         if let Some((arm, metric)) = rest.split_once('.')
             && Metric::named(metric).is_some()
+            && (nearest(arm, names.arms.iter().map(String::as_str)).is_some()
+                || nearest(rest, METRICS.names()).is_none())
         {
             return Err(unknown("arm", arm, names.arms.iter().map(String::as_str)));
+        }
+        let statistic = metric.split_once('.').map_or(metric, |(_, statistic)| statistic);
+        let is_digit = |c: char| c.is_ascii_digit();
+        if statistic.strip_prefix('p').is_some_and(|digits| digits.starts_with(is_digit))
+            && Statistic::named(statistic).is_none()
+        {
+            return Err(format!(
+                "`{statistic}` is not a percentile: write one above 0 and at most 100, such as p99.9"
+            ));
         }
         let family = metric.split('.').next().unwrap_or_default();
         let of_family = METRICS.names().filter(|name| name.split('.').next() == Some(family));
@@ -551,6 +563,18 @@ impl Comparison {
         (left.measured.is_finite() && right.measured.is_finite()).then_some((left, right))
     }
 
+    /// Both sides; `None` if a figure is absent, or a side is not finite.
+    pub(super) fn values(&self, figure: &impl Fn(&Selector) -> Option<f64>) -> Option<(f64, f64)> {
+        self.left.value(figure).zip(self.right.value(figure))
+    }
+
+    /// True if its right side is not a constant.
+    pub(super) fn right_has_figures(&self) -> bool {
+        let mut selectors = Vec::new();
+        self.right.selectors(&mut selectors);
+        !selectors.is_empty()
+    }
+
     /// True if it depends on times; a ratio of times does, too.
     #[must_use]
     pub fn is_timing(&self) -> bool {
@@ -654,9 +678,14 @@ mod tests {
                 "none.source_laods",
             ),
             (
-                "none.p99 <= 60ms",
-                "unknown metric `p99`: use one of: response.p99, service.p99, send_lag.p99",
-                "none.p99",
+                "none.total <= 60",
+                "unknown metric `total`: use one of: bytes_in.total, stores.total",
+                "none.total",
+            ),
+            (
+                "response.p101 < 1s",
+                "`p101` is not a percentile: write one above 0 and at most 100, such as p99.9",
+                "response.p101",
             ),
             ("nnoe.failed == 1", "unknown arm `nnoe`: did you mean `none`?", "nnoe.failed"),
             ("scald/none.failed == 1", "unknown test `scald`: did you mean `scaled`?", "scald/none.failed"),

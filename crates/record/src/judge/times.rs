@@ -333,7 +333,7 @@ impl TimedComparison {
             high,
             level: 1.0 - alpha,
             repeats: u32::try_from(effects.repeats.len()).unwrap_or(u32::MAX),
-            is_assumed: estimate.is_assumed(alpha),
+            is_assumed: estimate.rests_on_assumed_spread(alpha),
             repeats_to_decide: is_open.then(|| effects.repeats_to_decide(alpha, &regions)).flatten(),
         })
     }

@@ -9,7 +9,7 @@ use crate::{
 use stockade_model::outcome::Outcomes;
 
 use super::{
-    FigureUnit, FigureWindow, Fold, FoldPart, METRICS, Metric, Moment, Raw,
+    FigureUnit, FigureWindow, Fold, FoldPart, Metric, Moment, Raw,
     fold::{Batched, DisturbedTimes},
     telemetry::{RunTelemetry, measurement},
 };
@@ -186,7 +186,7 @@ fn add_undisturbed(
     to.append(&mut figures(&Raw { run, part: &part }, window, is_distribution));
     if rest.service.count() == 0 {
         // Stopped all the time: without that, its times may be anything below.
-        for metric in METRICS.iter().filter(|metric| is_distribution(metric)) {
+        for metric in Metric::all().filter(|metric| is_distribution(metric)) {
             to.insert((metric.name, window), 0.0);
         }
     }
@@ -206,7 +206,7 @@ fn figures(
     is_wanted: impl Fn(&Metric) -> bool,
 ) -> MetricFigures {
     let has_window = |metric: &&Metric| (window.is_none() || metric.has_windows) && is_wanted(metric);
-    let known = METRICS.iter().filter(has_window).filter(|metric| is_known(raw.run, metric.name));
+    let known = Metric::all().filter(has_window).filter(|metric| is_known(raw.run, metric.name));
     known.filter_map(|metric| Some(((metric.name, window), metric.computed(raw)?))).collect()
 }
 
@@ -251,7 +251,7 @@ const OF_SOME_ANSWERS: [&str; 3] = ["outcomes.coalesced", "outcomes.fallback", "
 const OF_FRESHNESS: [&str; 3] = ["hit_ratio", "outcomes.hit", "outcomes.stale"];
 
 /// True if a metric is known for a run. An unknown metric is absent, not 0.
-pub(super) fn is_known(run: &Run, metric: &str) -> bool {
+pub(crate) fn is_known(run: &Run, metric: &str) -> bool {
     let Some(http) = &run.http else { return true };
     let is_of_caches = OF_CACHES.contains(&metric);
     !OF_ENGINES.contains(&metric)
@@ -308,9 +308,7 @@ impl Evidence {
     pub(crate) fn quantity(&self, metric: &Metric, window: Option<FigureWindow>) -> Option<Quantity> {
         let measured = self.figure(metric, window)?;
         let is_late = self.run.http.as_ref().is_some_and(|http| http.late.is_some());
-        let service = metric.name.strip_prefix("response.").filter(|_| is_late);
-        let service = service.and_then(|statistic| Metric::named(&format!("service.{statistic}")));
-        let of = service.unwrap_or(metric);
+        let of = if is_late { metric.without_lateness() } else { metric };
         let undisturbed =
             self.undisturbed.as_ref().and_then(|figures| figures.get(&(of.name, window)).copied());
         let low = undisturbed.or_else(|| self.figure(of, window))?;

@@ -1,14 +1,14 @@
 //! Bounds of the figures that a run will have, while it goes on.
 
-use crate::histogram::Histogram;
+use crate::histogram::{Histogram, Statistic};
 use stockade_model::units::milliseconds;
 
 use super::{
-    FigureWindow, Fold, Metric,
+    FigureWindow, Fold, Metric, TimeKind,
     fold::{Batched, DisturbedTimes},
     mib,
 };
-use crate::statistics::{AssumedSpread, Bounds, Quantity, quantile};
+use crate::statistics::{AssumedSpread, Bounds, Quantity};
 
 /// A run in progress.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +36,7 @@ impl RunningFigures<'_> {
         let Some(batched) = self.batched(window) else { return unknown };
         let requests_max = self.requests_max.filter(|_| window.is_none());
         let part = &batched.whole;
-        if let Some(count) = grown(batched, metric.name) {
+        if let Some(count) = grown(batched, metric) {
             return Bounds { low: count, ..unknown };
         }
         let Some(requests_max) = requests_max else { return unknown };
@@ -45,10 +45,12 @@ impl RunningFigures<'_> {
             let all = (requests_max as f64).max(part.outcomes.requests() as f64).max(1.0);
             return Bounds { low: 0.0, high: 1.0 - failed / all };
         }
-        let of = |(times, statistic): (&Histogram, &str)| {
-            Some(quantile_at_least(times, quantile(statistic)?, requests_max))
+        let low = match (histogram(batched, metric), metric.time()) {
+            (Some(times), Some((_, Statistic::Quantile(quantile)))) => {
+                quantile_at_least(times, quantile, requests_max)
+            }
+            _ => 0.0,
         };
-        let low = histogram(batched, metric.name).and_then(of).unwrap_or_default();
         Bounds { low, ..unknown }
     }
 
@@ -59,29 +61,27 @@ impl RunningFigures<'_> {
     }
 }
 
-/// The least times of a metric, and the name of its statistic. Claims are judged without disturbed seconds, too, and the end of a run
+/// The least times of a metric. Claims are judged without disturbed seconds, too, and the end of a run
 /// tells whether its generator was late: a response time is at least its service time.
-fn histogram<'a>(of: &'a Batched, name: &'a str) -> Option<(&'a Histogram, &'a str)> {
-    let (distribution, statistic) = name.split_once('.')?;
+fn histogram<'a>(of: &'a Batched, metric: &Metric) -> Option<&'a Histogram> {
+    let (kind, _) = metric.time()?;
     let are_exceptions =
         |disturbed: &&DisturbedTimes| of.seconds == 0 || disturbed.are_exceptions_in(of.seconds);
     let disturbed = of.whole.disturbed.as_ref().filter(are_exceptions);
     // A stop is left out in any case.
     let left_out = disturbed.or(of.whole.stopped.as_ref());
     let times = left_out.map_or(&of.whole.times, |left_out| &left_out.rest);
-    let times = match distribution {
-        "response" | "service" => &times.service,
-        "send_lag" => &times.send_lag,
-        _ => return None,
-    };
-    Some((times, statistic))
+    Some(match kind {
+        TimeKind::Response | TimeKind::Service => &times.service,
+        TimeKind::SendLag => &times.send_lag,
+    })
 }
 
 /// A figure that only grows.
-fn grown(of: &Batched, name: &str) -> Option<f64> {
+fn grown(of: &Batched, metric: &Metric) -> Option<f64> {
     let part = &of.whole;
     let outcomes = &part.outcomes;
-    let count = match name {
+    let count = match metric.name {
         "requests" => outcomes.requests(),
         "failed" | "outcomes.error" => outcomes.error,
         "outcomes.hit" => outcomes.hit,
@@ -98,17 +98,17 @@ fn grown(of: &Batched, name: &str) -> Option<f64> {
         "proxy.entries.max" => part.holds_max?.entries,
         "proxy.bytes.max" => part.holds_max?.bytes?,
         "age.max" => return part.age_max_ms,
-        _ => return grown_maximum(of, name),
+        _ => return grown_maximum(of, metric),
     };
     Some(count as f64)
 }
 
 /// The maximum of a distribution or of a process.
-fn grown_maximum(of: &Batched, name: &str) -> Option<f64> {
-    if let Some((times, "max")) = histogram(of, name) {
-        return times.max().map(milliseconds);
+fn grown_maximum(of: &Batched, metric: &Metric) -> Option<f64> {
+    if let Some((_, Statistic::Max)) = metric.time() {
+        return histogram(of, metric)?.max().map(milliseconds);
     }
-    let (role, statistic) = name.split_once('.')?;
+    let (role, statistic) = metric.name.split_once('.')?;
     let used = of.whole.usage.iter().find(|(known, _)| known.name() == role)?.1;
     match statistic {
         "rss.max" => Some(mib(used.rss_max_bytes)),

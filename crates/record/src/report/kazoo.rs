@@ -7,9 +7,9 @@ use crate::record::{BurstFigures, Record};
 
 use crate::metrics::Results;
 
-/// One start: the documents, then each strategy.
+/// One series of bursts: the documents, then each strategy.
 #[must_use]
-pub fn start<'a>(documents: usize, runs: impl Iterator<Item = (&'a BurstFigures, u64)>) -> String {
+pub fn burst_series<'a>(documents: usize, runs: impl Iterator<Item = (&'a BurstFigures, u64)>) -> String {
     let mut text = format!("using {documents} document IDs\n");
     for (burst, whole_ms_sum) in runs {
         let _ = strategy(&mut text, burst, whole_ms_sum);
@@ -17,7 +17,7 @@ pub fn start<'a>(documents: usize, runs: impl Iterator<Item = (&'a BurstFigures,
     text + "ok\n"
 }
 
-/// Every start of a record: by test, repeat, then arm. Open loads are left out.
+/// Every series of bursts of a record: by test, repeat, then arm. Open loads are left out.
 #[must_use]
 pub fn render(record: &Record, results: &Results) -> String {
     let mut text = String::new();
@@ -36,7 +36,7 @@ pub fn render(record: &Record, results: &Results) -> String {
                 .filter_map(|e| Some((e.run.load.burst()?, e.run.whole_ms_sum.unwrap_or_default())));
             let mut bursts = bursts.peekable();
             if let Some((first, _)) = bursts.peek() {
-                text += &start(first.documents, bursts);
+                text += &burst_series(first.documents, bursts);
             }
         }
     }
@@ -98,9 +98,9 @@ mod tests {
         let percentiles = Percentiles { p50: 8.9, p75: 9.0, p90: 9.1, p95: 9.2, p99: 9.9 };
         let times = BurstTimes { min_ms: 6.2, mean_ms: 8.25, max_ms: 9.99, sum_ms: 82.5, percentiles };
         let whole = [(&burst(0, Some(times.clone())), 78)];
-        // The first start of the published document.
+        // The first series of the published document.
         assert_eq!(
-            start(1, whole.into_iter()),
+            burst_series(1, whole.into_iter()),
             "using 1 document IDs\n\
              starting none...\n\
              \x20 finished in 9ms\n\
@@ -109,9 +109,12 @@ mod tests {
              \x20 calls: fetch_doc: 10 store_local: 10\n\
              ok\n"
         );
-        assert!(start(1, [(&burst(2, Some(times)), 62)].into_iter()).contains("6 < 7 < 9 (62) (2 failed)\n"));
         assert!(
-            start(1, [(&burst(10, None), 0)].into_iter())
+            burst_series(1, [(&burst(2, Some(times)), 62)].into_iter())
+                .contains("6 < 7 < 9 (62) (2 failed)\n")
+        );
+        assert!(
+            burst_series(1, [(&burst(10, None), 0)].into_iter())
                 .contains("  min/mean/max: - < - < - (-) (10 failed)\n")
         );
     }

@@ -9,7 +9,7 @@ use crate::record::{ClockKind, Hypothesis, Record, Verdict};
 use stockade_model::units::format_milliseconds;
 
 use super::{
-    inline::{code, escape, table},
+    markdown_text::{code, escape_markdown, table},
     summary::{self, SummaryTable},
 };
 use crate::metrics::Results;
@@ -42,7 +42,7 @@ fn write(text: &mut String, record: &Record, results: &Results, directory: Optio
     writeln!(text, "<details><summary>Hypotheses and figures</summary>\n")?;
     if !record.hypotheses.is_empty() {
         let headings = summary::HYPOTHESIS_HEADINGS.map(str::to_owned);
-        let rows = summary::hypothesis_rows(record, escape, code);
+        let rows = summary::hypothesis_rows(record, escape_markdown, code);
         writeln!(text, "{}", table(&headings, &rows, HYPOTHESES_BYTES_MAX))?;
     }
     figures(text, &summary::tables(record, results))?;
@@ -55,9 +55,9 @@ fn figures(text: &mut String, tables: &[SummaryTable]) -> std::fmt::Result {
     let mut notes = Vec::new();
     for (index, of_test) in tables.iter().enumerate() {
         let rows: Vec<Vec<String>> =
-            of_test.rows.iter().map(|row| row.iter().map(|cell| escape(cell)).collect()).collect();
-        let headings: Vec<_> = of_test.headings.iter().map(|heading| escape(heading)).collect();
-        let title = escape(&of_test.title);
+            of_test.rows.iter().map(|row| row.iter().map(|cell| escape_markdown(cell)).collect()).collect();
+        let headings: Vec<_> = of_test.headings.iter().map(|heading| escape_markdown(heading)).collect();
+        let title = escape_markdown(&of_test.title);
         let left = end.saturating_sub(text.len() + title.len());
         // A table with less room would have no row.
         if left < 500 {
@@ -69,7 +69,7 @@ fn figures(text: &mut String, tables: &[SummaryTable]) -> std::fmt::Result {
     }
     let end = text.len() + NOTES_BYTES_MAX;
     for (index, note) in notes.iter().enumerate() {
-        let note = escape(note);
+        let note = escape_markdown(note);
         if text.len() + note.len() > end {
             writeln!(text, "- {} more notes are left out here.", notes.len() - index)?;
             break;
@@ -104,7 +104,7 @@ fn head(record: &Record) -> String {
     if record.is_scaled() {
         counts.push(format!("scaled by {}", record.scale));
     }
-    let title = escape(&record.experiment);
+    let title = escape_markdown(&record.experiment);
     if counts.is_empty() { title } else { format!("{} ({title})", counts.join(", ")) }
 }
 
@@ -118,12 +118,12 @@ fn reason(record: &Record) -> Option<String> {
     // Of equals, `max_by_key` returns the last.
     let worst = record.hypotheses.iter().find(|hypothesis| hypothesis.verdict == worst.verdict)?;
     let expectation = worst.expect.iter().find(|expectation| expectation.verdict == worst.verdict)?;
-    let (claim, expr) = (escape(&worst.text), code(&expectation.expr));
-    let (verdict, reason) = (worst.verdict, escape(&expectation.reason));
+    let (claim, expr) = (escape_markdown(&worst.text), code(&expectation.expr));
+    let (verdict, reason) = (worst.verdict, escape_markdown(&expectation.reason));
     if expectation.left.is_none() && expectation.right.is_none() {
         return Some(format!("{claim}, {verdict}: {expr}: {reason}"));
     }
-    let [left, right] = summary::sides(record, expectation).map(|side| escape(&side));
+    let [left, right] = summary::sides(record, expectation).map(|side| escape_markdown(&side));
     Some(format!("{claim}, {verdict}: {expr} is {left} against {right}; {reason}"))
 }
 
@@ -137,10 +137,10 @@ fn origin(record: &Record, directory: Option<&str>) -> String {
     };
     let host = &record.host;
     let mut parts = vec![
-        format!("{}, {} cores", escape(&host.cpu), host.cores),
+        format!("{}, {} cores", escape_markdown(&host.cpu), host.cores),
         format!("{} {time} in {measurements}", format_milliseconds(measured_ms)),
         format!("seed {}", record.seed.0),
-        format!("stockade {}", escape(&record.stockade)),
+        format!("stockade {}", escape_markdown(&record.stockade)),
     ];
     parts.extend(directory.map(|directory| format!("record {}", code(directory))));
     format!("<sub>{}</sub>", parts.join("; "))

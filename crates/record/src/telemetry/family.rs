@@ -87,7 +87,7 @@ pub fn ucum(family: &str, unit: MetricUnit) -> &'static str {
 }
 
 /// Every metric of some snapshots, each with its labels. Families without a series are left out.
-pub(super) fn numbers<S>(metrics: &[Declaration<S>], snapshots: &[(Labels, &S)]) -> Vec<Family> {
+pub(super) fn metric_families<S>(metrics: &[Declaration<S>], snapshots: &[(Labels, &S)]) -> Vec<Family> {
     let family = |declared: &[Declaration<S>]| {
         let first = declared.first()?;
         let mut series = Vec::new();
@@ -111,7 +111,10 @@ pub(super) fn numbers<S>(metrics: &[Declaration<S>], snapshots: &[(Labels, &S)])
 }
 
 /// Every histogram of some snapshots, each with its labels.
-pub(super) fn histograms<S>(declared: &[HistogramDeclaration<S>], snapshots: &[(Labels, &S)]) -> Vec<Family> {
+pub(super) fn histogram_families<S>(
+    declared: &[HistogramDeclaration<S>],
+    snapshots: &[(Labels, &S)],
+) -> Vec<Family> {
     let family = |histogram: &HistogramDeclaration<S>| {
         let series = snapshots.iter().filter_map(|(labels, snapshot)| {
             let times = (histogram.read)(snapshot)?.clone();

@@ -14,7 +14,7 @@ use stockade_model::{
 
 use super::{
     HistogramDeclaration, TimeHistogram,
-    family::{Family, FamilyKind, Labels, Series, SeriesValue, histograms, numbers},
+    family::{Family, FamilyKind, Labels, Series, SeriesValue, histogram_families, metric_families},
 };
 use crate::{
     histogram::Histogram,
@@ -308,14 +308,14 @@ impl RunSnapshot {
             }
         }
         let mut families: Vec<Family> = self.info().into_iter().collect();
-        families.extend(numbers(Self::METRICS, &[(Vec::new(), self)]));
-        families.extend(numbers(VerdictCount::METRICS, &referenced(&verdicts)));
-        families.extend(numbers(MeasurementSnapshot::METRICS, &whole));
-        families.extend(numbers(OutcomeCount::METRICS, &referenced(&outcomes)));
-        families.extend(numbers(StatusCount::METRICS, &referenced(&statuses)));
-        families.extend(numbers(FailureCount::METRICS, &referenced(&failures)));
-        families.extend(histograms(MeasurementSnapshot::HISTOGRAMS, &whole));
-        families.extend(numbers(ProcessSnapshot::METRICS, &referenced(&processes)));
+        families.extend(metric_families(Self::METRICS, &[(Vec::new(), self)]));
+        families.extend(metric_families(VerdictCount::METRICS, &referenced(&verdicts)));
+        families.extend(metric_families(MeasurementSnapshot::METRICS, &whole));
+        families.extend(metric_families(OutcomeCount::METRICS, &referenced(&outcomes)));
+        families.extend(metric_families(StatusCount::METRICS, &referenced(&statuses)));
+        families.extend(metric_families(FailureCount::METRICS, &referenced(&failures)));
+        families.extend(histogram_families(MeasurementSnapshot::HISTOGRAMS, &whole));
+        families.extend(metric_families(ProcessSnapshot::METRICS, &referenced(&processes)));
         families
     }
 

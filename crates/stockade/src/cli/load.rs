@@ -10,11 +10,11 @@ use stockade_load::{
     keys::Keys,
     report::{Buckets, FORMATS, Render},
     schedule::{ArrivalProcess, Rate},
-    search::Bounds,
     settings::RequestSettings,
     targets::log::LogFormat,
 };
 use stockade_model::{latency::Latency, registry::ReportFormat, units::parse_duration};
+use stockade_record::judge::LoadClaims;
 
 use super::{KnownValues, LivePageArgs, OnArgs, TelemetryArgs, exit_codes_line, list, named};
 
@@ -98,9 +98,9 @@ pub struct LoadArgs {
     #[command(flatten)]
     pub request: RequestSettings,
 
-    /// Find the highest rate at which these bounds hold: `p99 < 50ms and success >= 0.999`
-    #[arg(long, value_name = "BOUNDS", help_heading = "Capacity", group = "when", conflicts_with = "ui")]
-    pub capacity: Option<Bounds>,
+    /// Find the highest rate at which these claims hold: `p99 < 50ms and success >= 0.999`
+    #[arg(long, value_name = "EXPR", help_heading = "Capacity", group = "when", conflicts_with = "ui")]
+    pub capacity: Option<LoadClaims>,
     /// Lowest rate, tried first [default: 100/s]
     #[arg(long, value_name = "N/s", help_heading = "Capacity")]
     pub from: Option<Rate>,
@@ -115,8 +115,8 @@ pub struct LoadArgs {
     pub precision: Option<f64>,
 
     /// Claim about the load: `p99 < 50ms and success >= 0.999`; may be repeated. Exit with 99 if one is refuted
-    #[arg(long, value_name = "BOUNDS", help_heading = "Verdict", conflicts_with = "capacity")]
-    pub expect: Vec<Bounds>,
+    #[arg(long, value_name = "EXPR", help_heading = "Verdict", conflicts_with = "capacity")]
+    pub expect: Vec<LoadClaims>,
 
     /// Format of the report on standard output
     #[arg(long, value_name = "FORMAT", default_value = "text", help_heading = "Reports", value_parser = named(&FORMATS))]

@@ -1,12 +1,15 @@
-//! The highest rate at which bounds hold: one trial after the other.
+//! The highest rate at which claims hold: one trial after the other.
 
 use serde_json::json;
+use stockade_lab::host;
 use stockade_load::{
+    LoadRecord,
     generator::LoadTestRun,
     schedule::Rate,
-    search::{Bounds, BoundsVerdict, Search, SearchOptions, SearchResult, SearchStatus},
+    search::{Search, SearchOptions, SearchResult, SearchStatus, TrialVerdict},
 };
 use stockade_model::units::format_duration;
+use stockade_record::judge::LoadClaims;
 
 use super::{live::LiveReport, resolve, sender};
 use crate::{
@@ -21,7 +24,7 @@ use crate::{
 const NUMBERS_BETWEEN: u64 = 1_000_000;
 
 /// Each trial is a line on standard error; the result is on standard output.
-pub fn search(args: &LoadArgs, bounds: &Bounds) -> Result<Exit, CommandError> {
+pub fn search(args: &LoadArgs, claims: &LoadClaims) -> Result<Exit, CommandError> {
     let is_json = match args.format.name {
         "json" => true,
         "text" => false,
@@ -46,7 +49,9 @@ pub fn search(args: &LoadArgs, bounds: &Bounds) -> Result<Exit, CommandError> {
     let loads = sender(&args.on, &stop)?;
     while let Some(trial) = search.next_trial() {
         load.plan = resolve::trial_plan(trial.rate, args)?;
-        let mut live = LiveReport::new(&load, None, None)?.with_figures(telemetry.figures());
+        let head = host::new_record("", load.seed);
+        let record = LoadRecord::start(&load, head, args.on.on.is_none(), None, super::screen(&load));
+        let mut live = LiveReport::new(&load, (None, None), telemetry.figures(), record)?;
         let LoadTestRun { summary, end } = loads.prepare(&load)?.run(&mut live, &stop)?;
         drop(live);
         if end.was_cancelled {
@@ -58,13 +63,13 @@ pub fn search(args: &LoadArgs, bounds: &Bounds) -> Result<Exit, CommandError> {
         }
         // New numbers, so that a trial does not find the entries of the last one in a cache.
         load.first_request += summary.measured.requests() + summary.dropped + NUMBERS_BETWEEN;
-        let held = bounds.judge(&summary);
+        let held = summary.judge_trial(claims);
         let p99 = summary.measured.latencies().quantile(0.99).map_or_else(|| "-".to_owned(), format_duration);
         say!("{:>12}  trial {}  p99 {p99:>8}  {held}", trial.rate.to_string(), trial.repeat + 1);
         search.record(trial, held).expect("the trial that was due");
     }
     let found = search.result();
-    let report = if is_json { as_json(bounds, &found) } else { as_text(bounds, &found) };
+    let report = if is_json { as_json(claims, &found) } else { as_text(claims, &found) };
     print(&report)?;
     let is_found = found.highest_passed.is_some()
         && found.status != SearchStatus::Running
@@ -72,8 +77,8 @@ pub fn search(args: &LoadArgs, bounds: &Bounds) -> Result<Exit, CommandError> {
     Ok(if is_found { Exit::Done } else { Exit::Undecided })
 }
 
-fn as_text(bounds: &Bounds, found: &SearchResult<'_>) -> String {
-    let mut text = format!("{bounds}: {found}\n");
+fn as_text(claims: &LoadClaims, found: &SearchResult<'_>) -> String {
+    let mut text = format!("{claims}: {found}\n");
     if !found.unsteady.is_empty() {
         let rates: Vec<_> = found.unsteady.iter().map(ToString::to_string).collect();
         text.push_str(&["its trials disagreed at ", &rates.join(", "), "\n"].concat());
@@ -87,12 +92,12 @@ fn as_text(bounds: &Bounds, found: &SearchResult<'_>) -> String {
     text
 }
 
-fn as_json(bounds: &Bounds, found: &SearchResult<'_>) -> String {
+fn as_json(claims: &LoadClaims, found: &SearchResult<'_>) -> String {
     let trials: Vec<_> = found
         .trials
         .iter()
         .map(|(trial, held)| {
-            json!({"rate_per_s": trial.rate.per_second(), "trial": trial.repeat + 1, "held": *held == BoundsVerdict::Held,
+            json!({"rate_per_s": trial.rate.per_second(), "trial": trial.repeat + 1, "held": *held == TrialVerdict::Held,
                 "told": held.to_string()})
         })
         .collect();
@@ -104,7 +109,7 @@ fn as_json(bounds: &Bounds, found: &SearchResult<'_>) -> String {
     };
     let report = json!({
         "schema": "stockade.capacity/1",
-        "bounds": bounds.to_string(),
+        "bounds": claims.to_string(),
         "held_rate_per_s": found.highest_passed.map(Rate::per_second),
         "broke_rate_per_s": found.lowest_failed.map(Rate::per_second),
         "end": end,

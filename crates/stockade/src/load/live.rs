@@ -1,8 +1,8 @@
-//! A load in progress: a view at a terminal, samples to their outputs.
+//! A load in progress: its seconds to the record and the exporters, its samples to their outputs.
 
 use std::{
     fs::File,
-    io::{self, IsTerminal, Write},
+    io::{self, Write},
     sync::Arc,
 };
 
@@ -14,32 +14,31 @@ use stockade_load::{
     traffic::Traffic,
 };
 
-use crate::{
-    cli::Out,
-    exit::CommandError,
-    progress::{LiveScreen, LoadView},
-    telemetry::LiveFigures,
-};
+use crate::{cli::Out, exit::CommandError, telemetry::LiveFigures};
 
 /// Starts a stream of samples.
 type Begin = fn(&RunHeader) -> Box<dyn SampleEncoder>;
 
-/// The progress and the sample outputs of a load.
+/// The outputs of a load in progress.
 pub struct LiveReport {
     id: String,
     traffic: Arc<Traffic>,
-    /// `None`: closed.
-    live: Option<LiveScreen<LoadView>>,
     waiting: Vec<(Begin, Box<dyn Write>)>,
     outputs: Vec<SampleWriter<Box<dyn Write>>>,
     /// For other systems.
     figures: Option<LiveFigures>,
-    record: Option<LoadRecord<'static>>,
+    record: LoadRecord<'static>,
 }
 
 impl LiveReport {
-    /// Creates the file of `--out`, if there is one. `stream` writes samples to standard output.
-    pub fn new(load: &LoadTest, stream: Option<Begin>, out: Option<&Out>) -> Result<Self, CommandError> {
+    /// Creates the file of `--out`, if there is one. `stream` writes samples to standard output. Each second of the measured part is added
+    /// to the record, and to these figures.
+    pub fn new(
+        load: &LoadTest,
+        (stream, out): (Option<Begin>, Option<&Out>),
+        figures: Option<&LiveFigures>,
+        record: LoadRecord<'static>,
+    ) -> Result<Self, CommandError> {
         let mut waiting: Vec<(Begin, Box<dyn Write>)> = Vec::new();
         if let Some(stream) = stream {
             waiting.push((stream, Box::new(io::stdout())));
@@ -53,35 +52,18 @@ impl LiveReport {
             };
             waiting.push((begin, Box::new(file)));
         }
-        // Samples on the same terminal would break its lines.
-        let is_quiet = stream.is_some() && io::stdout().is_terminal();
-        let live = (!is_quiet).then(|| LiveScreen::open(LoadView::new(&load.plan)));
         Ok(Self {
             id: load.id.clone(),
             traffic: Arc::clone(&load.traffic),
-            live,
             waiting,
             outputs: Vec::new(),
-            figures: None,
-            record: None,
+            figures: figures.cloned(),
+            record,
         })
     }
 
-    /// Adds each second of the measured part to these figures.
-    pub fn with_figures(mut self, figures: Option<&LiveFigures>) -> Self {
-        self.figures = figures.cloned();
-        self
-    }
-
-    /// Adds each second of the measured part to the record.
-    pub fn with_record(self, record: LoadRecord<'static>) -> Self {
-        Self { record: Some(record), ..self }
-    }
-
     /// Writes the last samples, and gives the record back.
-    pub fn finish(mut self) -> (Option<LoadRecord<'static>>, Result<(), CommandError>) {
-        // The view leaves the terminal.
-        self.live = None;
+    pub fn finish(self) -> (LoadRecord<'static>, Result<(), CommandError>) {
         let written = self.outputs.into_iter().try_for_each(|output| output.finish().map(drop));
         (self.record, written.map_err(|error| LoadTestError::Samples(error).into()))
     }
@@ -97,21 +79,13 @@ impl Observer for LiveReport {
         };
         self.outputs =
             self.waiting.drain(..).map(|(begin, to)| SampleWriter::new(begin(&head), to)).collect();
-        if let Some(live) = &self.live {
-            live.update(|view, _| view.start());
-        }
     }
 
     fn on_second(&mut self, second: &LoadProgress<'_>) {
         if let Some(figures) = self.figures.as_ref().filter(|_| !second.is_warmup()) {
             figures.add(&openmetrics::measurement(second.tally));
         }
-        if let Some(live) = &self.live {
-            live.update(|view, now| view.add(second, now));
-        }
-        if let Some(record) = &mut self.record {
-            record.second(second);
-        }
+        self.record.second(second);
     }
 
     fn on_sample(&mut self, sample: &Sample) -> io::Result<()> {

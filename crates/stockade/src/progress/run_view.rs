@@ -1,6 +1,10 @@
 //! `stockade run` in progress: state from its events, and lines from the state. Pure.
 
-use std::{collections::VecDeque, fmt::Write as _, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    fmt::Write as _,
+    time::Duration,
+};
 
 use console::Style;
 use stockade_lab::spec::Experiment;
@@ -12,6 +16,7 @@ use stockade_model::{
 use stockade_record::{
     events::{Measuring, RunEvent, RunObserver},
     histogram::Histogram,
+    judge::LOAD_ARM,
     record::{Disturbance, Interval, OriginStage, Record, Verdict},
 };
 
@@ -36,15 +41,15 @@ pub struct RunView {
     steps: usize,
     /// Checks or measurements that have begun.
     begun: usize,
-    /// The present step.
-    step: Option<Step>,
+    /// The present check or measurement.
+    activity: Option<RunActivity>,
     /// The last burst that has ended.
     burst: Option<Box<Measurement>>,
     open_comparisons: Option<usize>,
     verdicts: Vec<(Verdict, String)>,
 }
 
-enum Step {
+enum RunActivity {
     Check(String),
     Measurement(Box<Measurement>),
 }
@@ -54,8 +59,11 @@ struct Measurement {
     /// `outage/breaker, repeat 2`.
     name: String,
     began: Duration,
-    /// `None`: a burst.
+    /// `None`: a burst, or it ends with its requests.
     lasts: Option<Duration>,
+    is_burst: bool,
+    /// The requests of the last second before the measured part, and the time until then.
+    warmup: Option<(u64, Duration)>,
     stages: Vec<OriginStage>,
     /// The last ones.
     seconds: VecDeque<SecondCounts>,
@@ -67,6 +75,8 @@ struct Measurement {
     disturbance: Option<(u64, String)>,
     /// Of all its answers; empty unless it is a burst.
     response: Histogram,
+    /// Failed requests by class, if known.
+    errors: BTreeMap<String, u64>,
 }
 
 struct SecondCounts {
@@ -84,6 +94,9 @@ struct Latest {
     share: f64,
     outcomes: Outcomes,
     times: LatestTimes,
+    /// The requests that were due in it, if known.
+    asked: Option<f64>,
+    status_codes: BTreeMap<u16, u64>,
 }
 
 /// Times of a second. In virtual time seconds pass faster than these are computed, so they may be some seconds old.
@@ -119,13 +132,20 @@ impl RunView {
         Self::titled(&experiment.title, TimeLeft::new(experiment, scale))
     }
 
+    /// Of a load that lasts so long; `None`: it ends with its requests.
+    #[cfg(feature = "http")]
+    pub fn of_load(title: &str, lasts: Option<Duration>) -> Self {
+        let cell = ((String::new(), LOAD_ARM.to_owned()), lasts);
+        Self::titled(title, TimeLeft::of([cell].into_iter(), false))
+    }
+
     fn titled(title: &str, time_left: TimeLeft) -> Self {
         Self {
             title: printable(title).into_owned(),
             time_left,
             steps: 0,
             begun: 0,
-            step: None,
+            activity: None,
             burst: None,
             open_comparisons: None,
             verdicts: Vec::new(),
@@ -145,19 +165,24 @@ impl RunView {
             }
             RunEvent::Checking { test, arm } => {
                 self.begun += 1;
-                self.step = Some(Step::Check(place(test, arm)));
+                self.activity = Some(RunActivity::Check(place(test, arm)));
             }
             RunEvent::Measuring { measuring, .. } => {
                 self.begun += 1;
                 self.time_left.measure(measuring.test, measuring.arm, now);
-                let begins = Some(Step::Measurement(Box::new(Measurement::new(measuring, now))));
-                if let Some(Step::Measurement(ended)) = std::mem::replace(&mut self.step, begins) {
-                    self.burst = Some(ended).filter(|ended| ended.lasts.is_none());
+                let begins = Some(RunActivity::Measurement(Box::new(Measurement::new(measuring, now))));
+                if let Some(RunActivity::Measurement(ended)) = std::mem::replace(&mut self.activity, begins) {
+                    self.burst = Some(ended).filter(|ended| ended.is_burst);
                 }
             }
-            RunEvent::Second { interval, share } => {
-                if let Some(Step::Measurement(measurement)) = &mut self.step {
-                    measurement.add(interval, *share, now);
+            RunEvent::WarmingUp { requests, left } => {
+                if let Some(RunActivity::Measurement(measurement)) = &mut self.activity {
+                    measurement.warmup = Some((*requests, *left));
+                }
+            }
+            RunEvent::Second { interval, share, asked } => {
+                if let Some(RunActivity::Measurement(measurement)) = &mut self.activity {
+                    measurement.add(interval, *share, *asked, now);
                 }
             }
             RunEvent::Record { record, .. } => self.judge(record),
@@ -180,10 +205,10 @@ impl RunView {
     }
 
     fn head(&self, width: usize, now: Duration, paint: Paint) -> String {
-        let mut right = match &self.step {
+        let mut right = match &self.activity {
             None => String::new(),
-            Some(Step::Check(_)) => format!("check {} of {}", self.begun, self.steps),
-            Some(Step::Measurement(_)) => format!("{} of {}", self.begun, self.steps),
+            Some(RunActivity::Check(_)) => format!("check {} of {}", self.begun, self.steps),
+            Some(RunActivity::Measurement(_)) => format!("{} of {}", self.begun, self.steps),
         };
         if let Some(open) = self.open_comparisons {
             let _ = write!(right, ", {open} open");
@@ -193,6 +218,11 @@ impl RunView {
         }
         let line = sides(&self.title, &right, width);
         paint.apply(Style::new().bold(), &line)
+    }
+
+    /// True if it has one measurement and no claims that are judged in between.
+    fn is_load(&self) -> bool {
+        self.steps == 1 && self.verdicts.is_empty()
     }
 
     fn verdict_lines(&self, lines: usize, width: usize, paint: Paint) -> Vec<String> {
@@ -217,13 +247,18 @@ impl RunView {
 impl View for RunView {
     fn lines(&self, width: usize, now: Duration, paint: Paint) -> Vec<String> {
         let mut lines = vec![self.head(width, now, paint)];
-        match &self.step {
+        match &self.activity {
+            Some(RunActivity::Measurement(only)) if self.is_load() => {
+                let head = only.progress(&self.title, width, now, false);
+                lines = vec![paint.apply(Style::new().bold(), &head)];
+                lines.extend(only.figures(width, now, paint));
+            }
             None => lines.push("starting".to_owned()),
-            Some(Step::Check(place)) => lines.push(cut(place, width)),
-            Some(Step::Measurement(measurement)) => {
-                lines.push(measurement.progress(width, now, self.time_left.is_virtual()));
+            Some(RunActivity::Check(place)) => lines.push(cut(place, width)),
+            Some(RunActivity::Measurement(measurement)) => {
+                lines.push(measurement.progress(&measurement.name, width, now, self.time_left.is_virtual()));
                 match &self.burst {
-                    Some(ended) if measurement.latest.is_none() && measurement.lasts.is_none() => {
+                    Some(ended) if measurement.latest.is_none() && measurement.is_burst => {
                         lines.push(paint.row("before", &ended.name, width));
                         lines.extend(ended.figures(width, now, paint));
                     }
@@ -238,11 +273,13 @@ impl View for RunView {
 
 impl Measurement {
     fn new(measuring: &Measuring<'_>, now: Duration) -> Self {
-        let Measuring { test, arm, repeat, lasts, stages } = measuring;
+        let Measuring { test, arm, repeat, lasts, requests, stages } = measuring;
         Self {
             name: format!("{}, repeat {repeat}", place(test, arm)),
             began: now,
             lasts: *lasts,
+            is_burst: lasts.is_none() && requests.is_none(),
+            warmup: None,
             stages: stages.to_vec(),
             seconds: VecDeque::with_capacity(SPARKLINE_SECONDS_MAX),
             latest: None,
@@ -251,10 +288,15 @@ impl Measurement {
             disturbed: 0,
             disturbance: None,
             response: Histogram::new(),
+            errors: BTreeMap::new(),
         }
     }
 
-    fn add(&mut self, interval: &Interval, share: f64, now: Duration) {
+    fn add(&mut self, interval: &Interval, share: f64, asked: Option<f64>, now: Duration) {
+        self.warmup = None;
+        for (class, count) in &interval.errors {
+            *self.errors.entry(class.clone()).or_default() += count;
+        }
         if self.seconds.len() == SPARKLINE_SECONDS_MAX {
             self.seconds.pop_front();
         }
@@ -270,7 +312,7 @@ impl Measurement {
             self.disturbance = Some((interval.second, in_words(disturbance)));
         }
         let known = self.latest.take().map(|latest| latest.times).unwrap_or_default();
-        let times = if self.lasts.is_none() {
+        let times = if self.is_burst {
             self.response.merge(&interval.times.response);
             LatestTimes::of(&self.response, None, now)
         } else if known.computed_at.is_none_or(|at| now >= at + PERIOD) {
@@ -279,15 +321,24 @@ impl Measurement {
             known
         };
         let end = Duration::from_secs(interval.second + 1);
-        self.latest = Some(Latest { at: now, end, share, outcomes: interval.outcomes, times });
+        let status_codes = interval.status_codes.clone();
+        let outcomes = interval.outcomes;
+        self.latest = Some(Latest { at: now, end, share, outcomes, times, asked, status_codes });
     }
 
-    /// Its name, the done share, and the time left.
-    fn progress(&self, width: usize, now: Duration, is_virtual: bool) -> String {
-        let (Some(lasts), latest) = (self.lasts, &self.latest) else {
-            return sides(&self.name, "burst", width);
+    /// The name, the done share, and the time left.
+    fn progress(&self, name: &str, width: usize, now: Duration, is_virtual: bool) -> String {
+        if self.is_burst {
+            return sides(name, "burst", width);
+        }
+        if let Some((_, left)) = self.warmup {
+            return sides(name, &format!("warming up, {} left", whole_seconds(left)), width);
+        }
+        let Some(latest) = &self.latest else { return sides(name, "starting", width) };
+        let Some(lasts) = self.lasts else {
+            let right = format!("{} requests", format_count(self.total.requests()));
+            return Self::progress_line(name, &right, latest.share, width);
         };
-        let Some(latest) = latest else { return sides(&self.name, "starting", width) };
         let since = now.saturating_sub(latest.at);
         let left = if is_virtual {
             // At the speed so far.
@@ -302,29 +353,51 @@ impl Measurement {
             left => format!("{} left", whole_seconds(left)),
         };
         let right = format!("{done} of {}, {left}", whole_seconds(lasts));
-        if width >= self.name.chars().count() + right.len() + 16 {
-            let columns = (width - self.name.chars().count() - right.len() - 6).min(30);
-            return sides(&self.name, &format!("{}  {right}", progress_bar(latest.share, columns)), width);
+        Self::progress_line(name, &right, latest.share, width)
+    }
+
+    fn progress_line(name: &str, right: &str, share: f64, width: usize) -> String {
+        let taken = name.chars().count() + right.len();
+        if width < taken + 16 {
+            return sides(name, right, width);
         }
-        sides(&self.name, &right, width)
+        let bar = progress_bar(share, (width - taken - 6).min(30));
+        sides(name, &format!("{bar}  {right}"), width)
     }
 
     /// Rates, times, outcomes, the stage of the origin, and what went wrong.
     fn figures(&self, width: usize, now: Duration, paint: Paint) -> Vec<String> {
+        if let Some((requests, _)) = self.warmup {
+            return vec![paint.row(
+                "requests",
+                &format!("{}/s, not measured", format_count(requests)),
+                width,
+            )];
+        }
         let Some(latest) = &self.latest else { return Vec::new() };
         let mut lines = Vec::new();
-        let is_burst = self.lasts.is_none();
-        if !is_burst {
-            lines.push(self.sparkline("requests", |second| Some(second.requests), true, width, paint));
+        if !self.is_burst {
+            let asked = latest.asked.map(|asked| format!(", asked {asked:.0}")).unwrap_or_default();
+            let requests: fn(&SecondCounts) -> _ = |second| Some(second.requests);
+            lines.push(self.sparkline("requests", requests, (&asked, true), width, paint));
             if self.seconds.iter().any(|second| second.source_loads.is_some()) {
-                lines.push(self.sparkline("loads", |second| second.source_loads, false, width, paint));
+                lines.push(self.sparkline("loads", |second| second.source_loads, ("", false), width, paint));
             }
         }
         let LatestTimes { p50, p99, max, .. } = latest.times;
         let [p50, p99, max] = [p50, p99, max].map(time_or_dash);
         lines.push(paint.row("response", &format!("p50 {p50}  p99 {p99}  max {max}"), width));
-        let shown = if is_burst { &self.total } else { &latest.outcomes };
-        lines.extend(outcomes(shown, width, paint));
+        if !latest.status_codes.is_empty() {
+            let statuses = latest.status_codes.iter().map(|(status, count)| match status {
+                0 => format!("none {}", format_count(*count)),
+                status => format!("{status} {}", format_count(*count)),
+            });
+            lines.push(paint.row("status", &statuses.collect::<Vec<_>>().join("  "), width));
+        }
+        let shown = if self.is_burst { &self.total } else { &latest.outcomes };
+        if latest.status_codes.is_empty() || shown.reported() > shown.error {
+            lines.extend(outcomes(shown, width, paint));
+        }
         lines.extend(self.stage(latest, now).map(|stage| paint.row("origin", &stage, width)));
         let problems = self.problems(latest);
         if !problems.is_empty() {
@@ -338,13 +411,13 @@ impl Measurement {
         &self,
         name: &str,
         of: fn(&SecondCounts) -> Option<u64>,
-        marks_disturbed: bool,
+        (suffix, marks_disturbed): (&str, bool),
         width: usize,
         paint: Paint,
     ) -> String {
         let seconds = self.seconds.iter().map(|second| (of(second), marks_disturbed && second.is_disturbed));
         let seconds: Vec<_> = seconds.collect();
-        sparkline(name, &seconds, "", width, paint)
+        sparkline(name, &seconds, suffix, width, paint)
     }
 
     /// The present stage of the origin, and when the next one begins.
@@ -369,11 +442,14 @@ impl Measurement {
         let mut problems = Vec::new();
         if self.total.error > 0 {
             let [last, all] = [latest.outcomes.error, self.total.error].map(format_count);
-            problems.push(if self.lasts.is_some() {
-                format!("{last} failed, {all} in all")
-            } else {
-                format!("{all} failed")
-            });
+            let mut failed =
+                if self.is_burst { format!("{all} failed") } else { format!("{last} failed, {all} in all") };
+            if !self.errors.is_empty() {
+                let classes =
+                    self.errors.iter().map(|(class, count)| format!("{class}: {}", format_count(*count)));
+                let _ = write!(failed, " ({})", classes.collect::<Vec<_>>().join(", "));
+            }
+            problems.push(failed);
         }
         if self.dropped > 0 {
             problems.push(format!("{} not sent", format_count(self.dropped)));

@@ -76,7 +76,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Step {
+enum Operation {
     LookUp(u8),
     Publish { key: u8, ttl_ms: Option<u64> },
     Remove(u8),
@@ -93,21 +93,21 @@ fn how() -> impl Strategy<Value = Invalidation> {
     prop_oneof![Just(Invalidation::Soft), Just(Invalidation::Fallback), Just(Invalidation::Hard)]
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let step = prop_oneof![
-        8 => (0..16_u8).prop_map(Step::LookUp),
+fn operations() -> impl Strategy<Value = Vec<Operation>> {
+    let operation = prop_oneof![
+        8 => (0..16_u8).prop_map(Operation::LookUp),
         8 => (0..16_u8, prop::option::of(1..40_u64))
-            .prop_map(|(key, ttl_ms)| Step::Publish { key, ttl_ms }),
-        1 => (0..16_u8).prop_map(Step::Remove),
-        1 => (0..16_u8, how()).prop_map(|(key, how)| Step::Invalidate(key, how)),
-        1 => (0..2_u32, how()).prop_map(|(value, how)| Step::InvalidateTag(value, how)),
-        1 => how().prop_map(Step::Clear),
-        2 => Just(Step::CarryOut),
-        1 => Just(Step::Evict),
-        1 => Just(Step::Purge),
-        4 => (0..10_u64).prop_map(Step::Advance),
+            .prop_map(|(key, ttl_ms)| Operation::Publish { key, ttl_ms }),
+        1 => (0..16_u8).prop_map(Operation::Remove),
+        1 => (0..16_u8, how()).prop_map(|(key, how)| Operation::Invalidate(key, how)),
+        1 => (0..2_u32, how()).prop_map(|(value, how)| Operation::InvalidateTag(value, how)),
+        1 => how().prop_map(Operation::Clear),
+        2 => Just(Operation::CarryOut),
+        1 => Just(Operation::Evict),
+        1 => Just(Operation::Purge),
+        4 => (0..10_u64).prop_map(Operation::Advance),
     ];
-    prop::collection::vec(step, 0..300)
+    prop::collection::vec(operation, 0..300)
 }
 
 /// Removes invalidated entries of the model, or makes them stale. Entries that are not served any more are removed, too.
@@ -131,7 +131,7 @@ proptest! {
     /// its values are the model's, and it stays within its limit.
     #[test]
     fn shard_matches_the_model_within_its_limit(
-        steps in steps(),
+        operations in operations(),
         entries_max in 1..12_usize,
         reclaim in prop_oneof![Just(0.0), Just(0.3), Just(1.0)],
         policy in prop::option::of((0..POLICIES.len()).prop_map(|number| &POLICIES[number])),
@@ -146,10 +146,10 @@ proptest! {
         let mut model: BTreeMap<u8, (u32, Time)> = BTreeMap::new();
         let serves_stale = !stale_for.is_zero();
         let (mut now, mut value) = (0, 0);
-        for step in steps {
+        for operation in operations {
             let mut gone = RemovedEntries::new();
-            match step {
-                Step::LookUp(key) => {
+            match operation {
+                Operation::LookUp(key) => {
                     match (shard.look_up(hash(key), &key, at(now)), model.get(&key)) {
                         (LookupResult::Fresh { value, .. }, Some(&(stored, expires))) => {
                             prop_assert_eq!(value, stored);
@@ -168,7 +168,7 @@ proptest! {
                         (found, None) => prop_assert!(false, "{:?} is not in the model", found),
                     }
                 }
-                Step::Publish { key, ttl_ms } => {
+                Operation::Publish { key, ttl_ms } => {
                     value += 1;
                     let expires = ttl_ms.map_or(Time::NEVER, |ttl| at(now + ttl));
                     let old = model.remove(&key);
@@ -181,19 +181,19 @@ proptest! {
 // Even if the limit is one entry, the new value stays.
                     model.insert(key, (value, expires));
                 }
-                Step::Remove(key) => {
+                Operation::Remove(key) => {
                     let was_pending = shard.pending_invalidations() > 0;
                     let removed = shard.remove(hash(key), &key).map(|entry| entry.value);
                     let expected = model.remove(&key).map(|(value, _)| value);
                     prop_assert!(removed == expected || expected.is_none() && was_pending);
                 }
-                Step::Invalidate(key, how) => {
+                Operation::Invalidate(key, how) => {
                     let was_there = shard.invalidate(hash(key), &key, how, at(now), &mut gone);
                     prop_assert_eq!(was_there, model.contains_key(&key));
                     gone.retain(|entry| entry.key != key);
                     invalidate(&mut model, how != Invalidation::Hard && serves_stale, at(now), |of, _| of == key);
                 }
-                Step::InvalidateTag(like, how) => {
+                Operation::InvalidateTag(like, how) => {
                     let filter = InvalidationFilter::Tag(tag(like));
                     let tagged = model.values().filter(|(value, _)| tag(*value) == tag(like)).count();
                     let was_pending = shard.pending_invalidations() > 0;
@@ -202,15 +202,15 @@ proptest! {
                     let is_stale = how != Invalidation::Hard && serves_stale;
                     invalidate(&mut model, is_stale, at(now), |_, value| tag(value) == tag(like));
                 }
-                Step::Clear(how) => {
+                Operation::Clear(how) => {
                     let was_pending = shard.pending_invalidations() > 0;
                     let count = shard.begin_invalidation(InvalidationFilter::All, how, at(now));
                     prop_assert!(count == model.len() || count > model.len() && was_pending);
                     invalidate(&mut model, how != Invalidation::Hard && serves_stale, at(now), |_, _| true);
                 }
-                Step::CarryOut => while shard.carry_out(&mut gone).is_some() {},
-                Step::Evict => gone.extend(shard.evict()),
-                Step::Purge => {
+                Operation::CarryOut => while shard.carry_out(&mut gone).is_some() {},
+                Operation::Evict => gone.extend(shard.evict()),
+                Operation::Purge => {
                     shard.start_purge();
                     shard.reclaim_step(at(now), &mut gone);
                     let is_expired = |entry: &RemovedEntry<u8, u32>| {
@@ -221,7 +221,7 @@ proptest! {
                     };
                     prop_assert!(gone.iter().all(is_invalidated) || gone.len() == 1);
                 }
-                Step::Advance(ms) => now += ms,
+                Operation::Advance(ms) => now += ms,
             }
             for entry in &gone {
                 let is_it = model.get(&entry.key).is_some_and(|(value, _)| *value == entry.value);

@@ -16,12 +16,12 @@ use crate::{
 
 const THREADS: usize = 2;
 
-struct Table {
+struct TestedTable {
     table: Arc<ConnectionTable>,
     contexts: Vec<Arc<ThreadContext>>,
 }
 
-impl Table {
+impl TestedTable {
     fn new() -> Self {
         // The clock needs a runtime; no task runs on it.
         let runtime = Builder::new_current_thread().build().expect("a runtime");
@@ -62,7 +62,7 @@ fn network(client: u8) -> ClientNetwork {
 #[test]
 fn counts_and_places_are_right_whoever_goes_first() {
     explore(|| {
-        let table = Arc::new(Table::new());
+        let table = Arc::new(TestedTable::new());
         let connections = [(0, 1), (0, 1), (1, 1), (0, 2)].map(|(thread, client)| {
             let table = Arc::clone(&table);
             thread::spawn(move || {
@@ -80,7 +80,7 @@ fn counts_and_places_are_right_whoever_goes_first() {
 #[test]
 fn evictions_of_two_threads_find_a_connection_each() {
     explore(|| {
-        let table = Arc::new(Table::new());
+        let table = Arc::new(TestedTable::new());
         let connections: Vec<_> =
             [(0, 1), (0, 1), (1, 2), (1, 2)].map(|(thread, client)| table.insert(thread, client)).into();
         let evictions = [0, 1].map(|thread| {
@@ -100,7 +100,7 @@ fn evictions_of_two_threads_find_a_connection_each() {
 #[test]
 fn drain_waits_for_the_last_connection_and_misses_no_end() {
     explore(|| {
-        let table = Arc::new(Table::new());
+        let table = Arc::new(TestedTable::new());
         let connections = [1, 2].map(|client| table.insert(0, client));
         let ending = connections.map(|connection| thread::spawn(move || drop(connection)));
         let draining = {

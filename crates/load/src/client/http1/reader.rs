@@ -7,7 +7,7 @@ use httparse::{Header, ParserConfig, Status};
 use crate::{
     client::{
         cache_headers::{CacheHeaders, CacheReport},
-        response::{BodyReader, CompletedResponse, ExpectedBody, is_gzip, location},
+        response::{BodyVerifier, CompletedResponse, ExpectedBody, is_gzip, location},
     },
     follow::is_redirect,
     sample::{Deviation, FailureClass, RequestFailure, Response},
@@ -25,7 +25,7 @@ pub(crate) struct ResponseReader {
     /// The start of an incomplete head, or of an incomplete line between chunks.
     partial: Vec<u8>,
     head: ResponseHead,
-    body: BodyReader,
+    body: BodyVerifier,
 }
 
 /// The fields of a head.
@@ -69,7 +69,7 @@ impl ResponseReader {
             state: ReadState::Head,
             partial: Vec::new(),
             head: ResponseHead::default(),
-            body: BodyReader::new(false, None),
+            body: BodyVerifier::new(false, None),
         }
     }
 
@@ -138,7 +138,7 @@ impl ResponseReader {
     }
 
     fn finish(&mut self) -> Result<CompletedResponse, RequestFailure> {
-        let sizes = std::mem::replace(&mut self.body, BodyReader::new(false, None)).finish()?;
+        let sizes = std::mem::replace(&mut self.body, BodyVerifier::new(false, None)).finish()?;
         Ok(CompletedResponse {
             response: Response {
                 status: self.head.status,
@@ -265,7 +265,7 @@ impl ResponseReader {
             location: location.map(|(text, _)| text),
             deviation,
         };
-        self.body = self.expected.reader(status, fields.is_gzip);
+        self.body = self.expected.verifier(status, fields.is_gzip);
         let (state, is_done) = match framing {
             ResponseFraming::NoBody => (ReadState::Length(0), true),
             ResponseFraming::Length(length) => (ReadState::Length(length), length == 0),

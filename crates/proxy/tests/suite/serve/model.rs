@@ -24,7 +24,7 @@ enum Kind {
 type Document = (Kind, u8);
 
 #[derive(Clone, Copy, Debug)]
-enum Step {
+enum Operation {
     Get(Document, u8),
     Head(Document, u8),
     Put(Document),
@@ -139,7 +139,7 @@ impl Model {
 
 const LANGUAGES: [&str; 3] = ["de", "en", "fr"];
 
-async fn run(steps: Vec<Step>) {
+async fn run(operations: Vec<Operation>) {
     let truth = Arc::<Mutex<Truth>>::default();
     let theirs = Arc::clone(&truth);
     let origin = Origin::responding(move |received| {
@@ -150,10 +150,10 @@ async fn run(steps: Vec<Step>) {
     let proxy = proxy_with(&origin.url(), cache, "").await;
     let mut client = Client::connect(&proxy).await;
     let mut model = Model::default();
-    for (number, step) in steps.iter().enumerate() {
-        match *step {
-            Step::Get(document, language) | Step::Head(document, language) => {
-                let method = if matches!(step, Step::Get(..)) { "GET" } else { "HEAD" };
+    for (number, operation) in operations.iter().enumerate() {
+        match *operation {
+            Operation::Get(document, language) | Operation::Head(document, language) => {
+                let method = if matches!(operation, Operation::Get(..)) { "GET" } else { "HEAD" };
                 with_timeout(proxy.proxy().cache().wait_idle()).await;
                 let field = format!("Accept-Language: {}", LANGUAGES[usize::from(language)]);
                 let answer = client.send(method, &path(document), &[&field]).await;
@@ -162,7 +162,7 @@ async fn run(steps: Vec<Step>) {
                     let of = (document, language);
                     let is_known = model.stored.contains_key(&of) || model.fallbacks.contains_key(&of);
                     let status = if truth.fails && !is_known { 503 } else { 200 };
-                    assert_eq!((answer.status(), answer.body.len()), (status, 0), "{number} {step:?}");
+                    assert_eq!((answer.status(), answer.body.len()), (status, 0), "{number} {operation:?}");
                     continue;
                 }
                 let (status, version, did) = model.get(&truth, document, language);
@@ -172,21 +172,25 @@ async fn run(steps: Vec<Step>) {
                 assert_eq!(
                     (answer.status(), answer.outcome()),
                     (status, did),
-                    "{number} {step:?} {answer:?}"
+                    "{number} {operation:?} {answer:?}"
                 );
                 let whole = body(document, LANGUAGES[usize::from(language)], version);
                 assert!(answer.is_whole);
-                assert_eq!(answer.text(), if status == 200 { &whole } else { "failed" }, "{number} {step:?}");
+                assert_eq!(
+                    answer.text(),
+                    if status == 200 { &whole } else { "failed" },
+                    "{number} {operation:?}"
+                );
             }
-            Step::Put(document) => {
+            Operation::Put(document) => {
                 let answer = client.send("PUT", &path(document), &["Content-Length: 0"]).await;
                 let fails = truth.lock().unwrap_or_else(PoisonError::into_inner).fails;
-                assert_eq!(answer.status(), if fails { 503 } else { 200 }, "{number} {step:?}");
+                assert_eq!(answer.status(), if fails { 503 } else { 200 }, "{number} {operation:?}");
                 if !fails {
                     model.put(document);
                 }
             }
-            Step::Change(document) => {
+            Operation::Change(document) => {
                 *truth
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
@@ -194,7 +198,7 @@ async fn run(steps: Vec<Step>) {
                     .entry(document)
                     .or_default() += 1;
             }
-            Step::Fail(fails) => truth.lock().unwrap_or_else(PoisonError::into_inner).fails = fails,
+            Operation::Fail(fails) => truth.lock().unwrap_or_else(PoisonError::into_inner).fails = fails,
         }
     }
 }
@@ -204,13 +208,13 @@ fn document() -> impl Strategy<Value = Document> {
     (kind, 0_u8..2)
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn operation() -> impl Strategy<Value = Operation> {
     prop_oneof![
-        8 => (document(), 0_u8..3).prop_map(|(document, language)| Step::Get(document, language)),
-        1 => (document(), 0_u8..3).prop_map(|(document, language)| Step::Head(document, language)),
-        2 => document().prop_map(Step::Put),
-        2 => document().prop_map(Step::Change),
-        1 => any::<bool>().prop_map(Step::Fail),
+        8 => (document(), 0_u8..3).prop_map(|(document, language)| Operation::Get(document, language)),
+        1 => (document(), 0_u8..3).prop_map(|(document, language)| Operation::Head(document, language)),
+        2 => document().prop_map(Operation::Put),
+        2 => document().prop_map(Operation::Change),
+        1 => any::<bool>().prop_map(Operation::Fail),
     ]
 }
 
@@ -218,8 +222,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn responses_match_the_model(steps in prop::collection::vec(step(), 1..60)) {
+    fn responses_match_the_model(operations in prop::collection::vec(operation(), 1..60)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        runtime.block_on(run(steps));
+        runtime.block_on(run(operations));
     }
 }

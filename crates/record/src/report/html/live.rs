@@ -102,10 +102,10 @@ impl<F: FnMut(LiveEvent)> RunObserver for LiveFeed<F> {
             RunEvent::Measuring { measuring, record, results } => {
                 LiveEvent::Measuring(Box::new(LiveMeasurement::begin(measuring, record, results)))
             }
-            RunEvent::Second { interval, share } => {
+            RunEvent::Second { interval, share, .. } => {
                 LiveEvent::Second(Moment::of(interval).map(Box::new), *share)
             }
-            RunEvent::Begin { .. } | RunEvent::Continuing { .. } => return,
+            RunEvent::Begin { .. } | RunEvent::Continuing { .. } | RunEvent::WarmingUp { .. } => return,
             RunEvent::Finished { record, results } => LiveEvent::Finished(super::render(record, results)),
         };
         (self.send)(event);
@@ -115,7 +115,7 @@ impl<F: FnMut(LiveEvent)> RunObserver for LiveFeed<F> {
 impl LiveMeasurement {
     fn begin(measuring: &Measuring<'_>, record: &Record, results: &Results) -> Self {
         let arms: Vec<String> = record.arms.iter().map(|arm| arm.name.clone()).collect();
-        let Measuring { test, arm, repeat, lasts, stages } = *measuring;
+        let Measuring { test, arm, repeat, lasts, stages, .. } = *measuring;
         let index = arms.iter().position(|name| name == arm).unwrap_or_default();
         let others = arms.iter().enumerate().filter(|(other, _)| *other != index && lasts.is_some());
         let before = others.map(|(other, name)| (other, results.moments(test, name).to_vec()));

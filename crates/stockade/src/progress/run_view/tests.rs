@@ -27,7 +27,7 @@ fn view(lasts: Option<Duration>, is_virtual: bool) -> RunView {
 }
 
 fn measure(view: &mut RunView, arm: &str, lasts: Option<Duration>, stages: &[OriginStage], now: Duration) {
-    let measuring = Measuring { test: "outage", arm, repeat: 1, lasts, stages };
+    let measuring = Measuring { test: "outage", arm, repeat: 1, lasts, requests: None, stages };
     let (record, results) = (record(&[]), Results::default());
     view.apply(&RunEvent::Measuring { measuring, record: &record, results: &results }, now);
 }
@@ -86,7 +86,7 @@ fn outage() -> RunView {
         }
         interval.times.send_lag.record(Duration::from_millis(7));
         let share = (second + 1) as f64 / 60.0;
-        view.apply(&RunEvent::Second { interval: &interval, share }, time(second as f64 + 3.0));
+        view.apply(&RunEvent::Second { interval: &interval, share, asked: None }, time(second as f64 + 3.0));
     }
     view
 }
@@ -156,7 +156,10 @@ fn burst_shows_the_one_before_while_it_runs() {
     measure(&mut view, "none", None, &[], Duration::ZERO);
     let outcomes = Outcomes { miss: 700, error: 300, ..Outcomes::default() };
     for second in [0, 1] {
-        view.apply(&RunEvent::Second { interval: &interval(second, outcomes, 0), share: 1.0 }, 2 * SECOND);
+        view.apply(
+            &RunEvent::Second { interval: &interval(second, outcomes, 0), share: 1.0, asked: None },
+            2 * SECOND,
+        );
     }
     measure(&mut view, "breaker", None, &[], 2 * SECOND);
     insta::assert_snapshot!(lines(&view, 79, time(2.5)), @r"
@@ -196,7 +199,7 @@ fn time_left_in_virtual_time_is_that_of_the_wait() {
     let mut view = view(lasts, true);
     measure(&mut view, "none", lasts, &[], Duration::ZERO);
     let interval = interval(249, Outcomes { hit: 5, ..Outcomes::default() }, 0);
-    view.apply(&RunEvent::Second { interval: &interval, share: 0.25 }, 2 * SECOND);
+    view.apply(&RunEvent::Second { interval: &interval, share: 0.25, asked: None }, 2 * SECOND);
     assert!(
         lines(&view, 79, 3 * SECOND).contains("4m10s of 16m40s, 5s left"),
         "{}",
@@ -231,5 +234,62 @@ fn no_line_is_wider_than_the_terminal_and_colours_do_not_count() {
             assert!(widest <= Some(width), "{widest:?} of {width}: {lines:#?}");
             assert_eq!(lines.concat().contains('\u{1b}'), has_colors);
         }
+    }
+}
+
+#[cfg(feature = "http")]
+mod of_load {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn start(lasts: Option<Duration>, requests: Option<u64>) -> RunView {
+        let mut view = RunView::of_load("60s at 100/s, localhost", lasts);
+        view.apply(&RunEvent::Begin { steps: 1 }, Duration::ZERO);
+        let (record, results) = (record(&[]), Results::default());
+        let measuring = Measuring { test: "", arm: LOAD_ARM, repeat: 1, lasts, requests, stages: &[] };
+        view.apply(&RunEvent::Measuring { measuring, record: &record, results: &results }, Duration::ZERO);
+        view
+    }
+
+    fn seconds(view: &mut RunView, counts: &[u64]) {
+        for (second, count) in (0..).zip(counts) {
+            let failed = count / 10;
+            let outcomes = Outcomes { error: failed, unreported: count - failed, ..Outcomes::default() };
+            let interval = Interval {
+                second,
+                outcomes,
+                status_codes: BTreeMap::from([(200, count - failed), (503, failed)]),
+                errors: BTreeMap::from([("status 503".to_owned(), failed)]),
+                times: times(12, Duration::from_millis(3)),
+                ..Interval::default()
+            };
+            let share = (second + 1) as f64 / 60.0;
+            let second = RunEvent::Second { interval: &interval, share, asked: Some(100.0) };
+            view.apply(&second, time((interval.second + 1) as f64));
+        }
+    }
+
+    #[test]
+    fn load_shows_rate_times_statuses_and_failures() {
+        let mut view = start(Some(60 * SECOND), None);
+        seconds(&mut view, &[50, 100, 90]);
+        insta::assert_snapshot!(lines(&view, 79, time(3.4)), @"");
+        insta::assert_snapshot!(lines(&view, 39, time(3.4)), @"");
+    }
+
+    #[test]
+    fn load_of_requests_shows_their_number() {
+        let mut view = start(None, Some(1_000));
+        seconds(&mut view, &[50, 100]);
+        insta::assert_snapshot!(lines(&view, 79, time(2.1)), @"");
+    }
+
+    #[test]
+    fn load_that_has_not_started_or_warms_up_says_so() {
+        let mut view = start(Some(60 * SECOND), None);
+        insta::assert_snapshot!(lines(&view, 39, Duration::ZERO), @"");
+        view.apply(&RunEvent::WarmingUp { requests: 100, left: 4 * SECOND }, SECOND);
+        insta::assert_snapshot!(lines(&view, 39, SECOND), @"");
     }
 }

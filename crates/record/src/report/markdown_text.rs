@@ -8,7 +8,7 @@ use stockade_model::message::is_unprintable;
 const CELL_CHARS_MAX: usize = 200;
 
 /// One line without markup, HTML, links and mentions. Text beyond 200 characters is cut.
-pub(crate) fn escape(text: &str) -> String {
+pub(crate) fn escape_markdown(text: &str) -> String {
     let mut escaped = String::new();
     let mut rest = text.trim().chars().peekable();
     let mut before = None;
@@ -50,7 +50,7 @@ fn push(escaped: &mut String, c: char) {
 
 /// Text in the font of code.
 pub(crate) fn code(text: &str) -> String {
-    format!("<code>{}</code>", escape(text))
+    format!("<code>{}</code>", escape_markdown(text))
 }
 
 /// A table of at most `bytes_max`, from cells that are escaped. Rows that do not fit are left out, and a line says how many.
@@ -93,9 +93,9 @@ mod tests {
             ("hit_ratio _x_", "hit_ratio &#95;x&#95;"),
             ("\u{202e}\u{7}", "\u{fffd}\u{fffd}"),
         ] {
-            assert_eq!(escape(text), escaped);
+            assert_eq!(escape_markdown(text), escaped);
         }
-        assert_eq!(escape(&"x".repeat(201)), "x".repeat(200) + "…");
+        assert_eq!(escape_markdown(&"x".repeat(201)), "x".repeat(200) + "…");
     }
 
     #[test]
