@@ -1,5 +1,5 @@
 use super::*;
-use crate::trace::{NewRequest, SECOND_NS, TraceBuilder};
+use crate::trace::{NewRequest, SECOND_NS, TraceBuilder, hash_of};
 
 fn counted(per_s: f64) -> Peak {
     Peak { per_s, error: None }
@@ -210,7 +210,9 @@ fn figures_are_those_of_independent_replays() {
     assert!((half.loads_per_s - 3.0).abs() < 0.01, "{}", half.loads_per_s);
     assert_eq!((half.loads_saved_by_double, half.load_ratio_of_half, half.gain_of_double), (1.0, 1.0, 1.0));
     assert_eq!((half.loads_per_s_max, half.loads_per_s_in_busiest_minute), (counted(3.0), counted(3.0)));
-    // A third of the loop: SIEVE keeps some of it.
+    // Requests at random for the same keys: each size finds a part of them.
+    let key = |n: u64| (hash_of(&n.to_le_bytes()) % 300).to_le_bytes().to_vec();
+    let trace = loop_of(7_200, key).with_warmup(crate::Warmup::Share(0.25));
     let sieve = Policy::named("sieve").expect("it ships");
     let loads = |size: u64| {
         let replay = sieve.replay(&trace, &settings.setup(Capacity::Entries(size), never));
@@ -222,6 +224,7 @@ fn figures_are_those_of_independent_replays() {
         let given = recommend(&trace, &curves, &settings, Some(Capacity::Entries(size)), None, None)
             .expect("a cache");
         let ((double, _), (own, requests), (half, _)) = (loads(2 * size), loads(size), loads(size / 2));
+        assert!(half > own && own > double && own < requests, "{size}: {half} {own} {double}");
         let expected = [own / requests, 1.0 - double / own, half / requests];
         let told = [given.point.load_ratio, given.loads_saved_by_double, given.load_ratio_of_half];
         let ratios = |size: u64| {
@@ -236,10 +239,6 @@ fn figures_are_those_of_independent_replays() {
         assert!((given.gain_of_double - (ratios(size) - ratios(2 * size))).abs() < 1e-9, "{size}");
         // Three quarters of 40 minutes count.
         assert!((given.loads_per_s - own / 1_800.0).abs() < 0.01, "{size}: {}", given.loads_per_s);
-        assert!(
-            given.loss_of_half < given.point.miss_ratio,
-            "{size}: half of the room costs some of the hits"
-        );
         for (expected, told) in expected.into_iter().zip(told) {
             assert!((expected - told).abs() < 1e-9, "{size}: {expected} {told}");
         }
