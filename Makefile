@@ -1,6 +1,6 @@
 # Commands are cargo's. The scripts install the packages that the tests need.
 
-.PHONY: test stand check bench fuzz book man deny api deploy-check instructions deps fmt
+.PHONY: test stand check bench fuzz mutants book man deny api deploy-check instructions deps fmt
 
 CARGO ?= cargo
 REPOSITORY ?= $(patsubst %.git,%,$(shell git config --get remote.origin.url))
@@ -47,6 +47,16 @@ bench:
 # Runs each fuzz target for ten seconds (`make fuzz SECONDS=60`: longer). Stable Rust is enough.
 fuzz:
 	scripts/fuzz $(or $(SECONDS),10)
+
+# Changes the code of the lines that differ from BASE, one small change (a mutant) at a time, and lists those with which all tests of their
+# crate pass. `make mutants BASE=HEAD~1`: of the last commit; `TESTS=--lib`: with the unit tests alone, which is many times faster.
+BASE ?= origin/main
+mutants:
+	@command -v cargo-mutants >/dev/null || { echo "cargo-mutants is missing: cargo install cargo-mutants --locked" >&2; exit 1; }
+	@mkdir -p target/mutants
+	git diff $$(git merge-base $(BASE) HEAD) -- '*.rs' >target/mutants/change.diff
+	CARGO_INCREMENTAL=1 $(CARGO) mutants --in-diff target/mutants/change.diff --all-features $(if $(TESTS),--cargo-arg=$(TESTS)) \
+		--exclude '**/explored.rs' --output target/mutants -- --locked
 
 # Builds the book into target/book. Links to files outside of docs/ become links to the repository.
 book:

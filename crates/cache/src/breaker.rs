@@ -269,3 +269,23 @@ impl<R: Runtime> Drop for BreakerPermit<R> {
         self.end(LoadOutcome::NotRun);
     }
 }
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_name_each_route_that_was_requested_and_the_default() {
+        let route_of: RouteFn<&'static str> = Box::new(|key| key.split('/').next().unwrap_or_default());
+        let breakers = Breakers::new(Breaker::DEFAULT, Some(route_of), Seed(1));
+        let names = |breakers: &Breakers<&'static str>| {
+            breakers.states(Time::ZERO).into_iter().map(|(name, _)| name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&breakers), [""]);
+        for key in ["b/1", "a/1", "b/2"] {
+            breakers.for_key(&key);
+        }
+        assert_eq!(names(&breakers), ["", "a", "b"]);
+        assert!(breakers.states(Time::ZERO).iter().all(|(_, state)| *state == BreakerState::Closed));
+    }
+}

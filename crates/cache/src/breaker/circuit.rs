@@ -688,10 +688,65 @@ mod tests {
     }
 
     #[test]
+    fn settings_have_bounds() {
+        let is_valid = |config: Breaker| config.check().is_ok();
+        for (errors_rate, valid) in
+            [(0.0, false), (0.01, true), (1.0, true), (1.01, false), (-0.5, false), (f64::NAN, false)]
+        {
+            assert_eq!(is_valid(Breaker { errors_rate, ..CONFIG }), valid, "{errors_rate}");
+        }
+        for (min_calls, valid) in [(0, false), (1, true), (10_000, true), (10_001, false)] {
+            assert_eq!(is_valid(Breaker { min_calls, ..CONFIG }), valid, "{min_calls}");
+        }
+        assert!(!is_valid(Breaker { period: Duration::ZERO, ..CONFIG }));
+        assert!(!is_valid(Breaker { probes: 0, ..CONFIG }));
+    }
+
+    #[test]
+    fn failures_beyond_the_last_loads_do_not_count() {
+        let mut circuit = Circuit::new(CONFIG);
+        // Four of ten fail, again and again, and between them ten are answered.
+        for round in 0..10 {
+            for i in 0..20 {
+                assert!(load_of(&mut circuit, other(100 * round + i), round, i >= 4), "{round}: {i}");
+            }
+        }
+        assert!(is_closed(&circuit));
+    }
+
+    #[test]
+    fn trials_close_with_a_ramp_only_after_one_has_failed() {
+        for (failed, state) in [(0, BreakerState::Closed), (1, BreakerState::Ramp)] {
+            let mut circuit = opened_by((0..20).map(|i| identity(1, i)));
+            assert!((0..failed).all(|i| load_of(&mut circuit, identity(2 + i, 100 + i), 0, false)));
+            assert!((10..13).all(|i| load_of(&mut circuit, identity(i, 100 + i), 0, true)));
+            assert_eq!(circuit.state(at(0)), state, "{failed} failed");
+        }
+    }
+
+    #[test]
+    fn only_the_last_keys_with_failed_probes_are_known() {
+        let mut failed = FailedProbes::default();
+        assert!((0..32).all(|key| failed.add(key, at(5_000))));
+        assert!(!failed.add(0, at(6_000)), "it is known");
+        assert!(!(0..32).any(|key| failed.may_try(key, at(4_999))));
+        assert!(!failed.may_try(0, at(5_999)) && failed.may_try(1, at(5_000)));
+        // The key whose probe failed longest ago is forgotten for another.
+        assert!(failed.add(100, at(7_000)));
+        let may_try: Vec<u64> = (0..32).filter(|key| failed.may_try(*key, at(4_999))).collect();
+        assert_eq!(may_try, [1]);
+    }
+
+    #[test]
     fn few_bad_keys_do_not_accuse_their_clients() {
         let circuit = opened_by((0..20).map(|i| identity(1, i % 2)));
         assert!(!circuit.may_admit(at(0), identity(2, 0)), "a bad key");
         assert!(circuit.may_admit(at(0), identity(1, 2)), "another key of the same client");
+        // Few are less than the five failures that accuse the source.
+        for (keys, is_admitted) in [(4, true), (5, false)] {
+            let circuit = opened_by((0..20).map(|i| identity(1, i % keys)));
+            assert_eq!(circuit.may_admit(at(0), identity(1, 100)), is_admitted, "{keys} keys");
+        }
         let circuit = opened_by((0..20).map(|i| identity(1, i)));
         assert!(!circuit.may_admit(at(0), identity(1, 100)), "a bad client");
         assert!(circuit.may_admit(at(0), identity(2, 100)));

@@ -468,3 +468,93 @@ fn caller_that_arrives_when_a_hedge_is_due_leads_it() {
     assert!(matches!(join(10), JoinOutcome::Lead(_)));
     assert!(matches!(join(19), JoinOutcome::Wait(..)));
 }
+
+/// A load at time 0 that is hedged after a nanosecond, with a caller that could lead, its timer and a waiter that could not.
+fn hedged_load() -> (Leader<u8, Answer>, Caller, WaitTimer<u8, Answer>, Caller) {
+    let coalescer: Arc<Coalescer<u8, Answer>> = Coalescer::new(Seed(1), || Err("lost"));
+    let hedge_after = Some(Duration::from_nanos(1));
+    let leader = coalescer.try_start(&0, Time::ZERO, hedge_after, || false).expect("the key is free");
+    let JoinOutcome::Wait(waiter, Some(timer)) =
+        coalescer.join(&0, Time::ZERO, hedge_after, |_| Time::from_nanos(10), || None::<()>, |_| true)
+    else {
+        panic!("one caller leads");
+    };
+    let watcher = Caller::new(leader.watch(None, RuntimeId::default()).0);
+    (leader, Caller::new(waiter), timer, watcher)
+}
+
+#[test]
+fn elected_hedge_that_leaves_does_not_end_the_load_of_the_leader() {
+    let (leader, mut waiter, timer, mut watcher) = hedged_load();
+    assert!(waiter.poll().is_pending() && watcher.poll().is_pending());
+    timer.expire(Time::from_nanos(1));
+    assert!(waiter.is_ready(), "elected as a second leader");
+    drop(waiter);
+    assert!(watcher.poll().is_pending());
+    drop(leader.complete(Ok(7)));
+    assert!(matches!(watcher.poll(), Poll::Ready(WaitOutcome::Completed(Ok(7), _))));
+}
+
+#[test]
+fn caller_whose_deadline_has_passed_leads_a_load_without_a_leader() {
+    let (leader, mut waiter, timer, _watcher) = hedged_load();
+    assert!(waiter.poll().is_pending());
+    drop(leader);
+    assert!(waiter.is_ready(), "elected in place of the lost leader");
+    timer.expire(Time::from_nanos(10));
+    assert!(matches!(waiter.poll(), Poll::Ready(WaitOutcome::Lead(_))));
+}
+
+#[test]
+fn load_has_a_bounded_number_of_leaders() {
+    let coalescer: Arc<Coalescer<u8, Answer>> = Coalescer::new(Seed(1), || Err("lost"));
+    let hedge_after = Some(Duration::from_nanos(1));
+    // The budget permits ten hedges.
+    for _ in 0..1_000 {
+        let leader = coalescer.join(&1, Time::ZERO, hedge_after, |_| FAR, || None::<()>, |_| true);
+        assert!(matches!(leader, JoinOutcome::Lead(_)));
+    }
+    let mut leaders = Vec::new();
+    let mut waiters = Vec::new();
+    for now in 0..8 {
+        match coalescer.join(&0, Time::from_nanos(now), hedge_after, |_| FAR, || None::<()>, |_| true) {
+            JoinOutcome::Lead(leader) => leaders.push(leader),
+            JoinOutcome::Wait(waiter, _) => waiters.push(waiter),
+            _ => panic!("the load is not completed"),
+        }
+    }
+    assert_eq!((leaders.len(), waiters.len()), (4, 4));
+}
+
+#[test]
+fn timer_ends_with_its_load() {
+    let (leader, _waiter, mut timer, _watcher) = hedged_load();
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(std::pin::pin!(timer.completed()).poll(&mut context).is_pending());
+    drop(leader.complete(Ok(7)));
+    assert!(std::pin::pin!(timer.completed()).poll(&mut context).is_ready());
+}
+
+#[test]
+fn budget_has_one_hedge_for_100_loads_and_ten_at_most() {
+    let budget = HedgeBudget::default();
+    let taken = || std::iter::from_fn(|| budget.try_take().then_some(())).count();
+    assert_eq!(taken(), 3, "before the first load");
+    for (loads, hedges) in [(99, 0), (1, 1), (250, 2), (50, 1), (100_000, 10)] {
+        (0..loads).for_each(|_| budget.count_load());
+        assert_eq!(taken(), hedges, "{loads}");
+    }
+}
+
+#[test]
+fn position_of_a_waiter_is_never_reused() {
+    let waiter =
+        || QueuedWaiter { waker: None, can_lead: true, deadline: None, is_timed_out: false, is_caller: true };
+    let mut queue = WaitQueue::default();
+    assert_eq!([queue.push(waiter()), queue.push(waiter()), queue.push(waiter())], [0, 1, 2]);
+    queue.remove(0);
+    queue.drain();
+    assert!((0..3).all(|position| queue.get_mut(position).is_none()));
+    assert_eq!(queue.push(waiter()), 3);
+    assert!(queue.get_mut(2).is_none() && queue.get_mut(3).is_some());
+}

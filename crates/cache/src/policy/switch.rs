@@ -187,6 +187,17 @@ mod tests {
     }
 
     #[test]
+    fn list_during_a_change_has_the_entries_that_have_not_moved_first() {
+        let mut cache = Cache::new(Policy::LRU, 84);
+        (0..64).for_each(|key| _ = cache.request(Request::Get(key)));
+        cache.switch_to(Policy::LRW);
+        assert_eq!(cache.listed(), (0..64).collect::<Vec<_>>());
+        // One store moves the 32 oldest.
+        cache.request(Request::Get(64));
+        assert_eq!(cache.listed(), (32..64).chain([64]).chain(0..32).collect::<Vec<_>>());
+    }
+
+    #[test]
     fn order_and_hits_survive_a_change() {
         let hot = [0, 1, 2, 3];
         for old in [Policy::SIEVE, Policy::S3_FIFO, Policy::LFU, Policy::GDSF] {

@@ -127,6 +127,14 @@ impl Cache {
         evicted
     }
 
+    /// All keys by the rank that the policy lists them with.
+    pub(super) fn listed(&self) -> Vec<u64> {
+        let mut list = Vec::new();
+        self.policy.list(&self.entries, &mut list);
+        list.sort_unstable_by_key(|listed| listed.rank);
+        list.iter().map(|listed| self.keys[&listed.slot]).collect()
+    }
+
     /// The stored keys, in ascending order.
     pub(super) fn contents(&self) -> Vec<u64> {
         let mut keys: Vec<u64> = self.slots.keys().copied().collect();
@@ -415,4 +423,19 @@ fn unknown_name_suggests_the_nearest() {
     assert_eq!(Policy::SIEVE.name, "sieve");
     let error = Policy::named("lruu").unwrap_err();
     assert_eq!(error.to_string(), "unknown policy `lruu`: did you mean `lru`?");
+}
+
+#[test]
+fn list_has_each_entry_once_and_queues_in_the_order_of_eviction() {
+    for policy in POLICIES.iter().filter(|policy| !policy.is_auto()) {
+        let mut cache = Cache::new(policy, 50);
+        (0..80).for_each(|key| _ = cache.request(Request::Get(key)));
+        cache.request(Request::Remove(60));
+        let (mut listed, stored) = (cache.listed(), cache.contents());
+        if [Policy::LRU, Policy::LRW].contains(&policy) {
+            assert_eq!(listed, (30..60).chain(61..80).collect::<Vec<_>>(), "{}", policy.name);
+        }
+        listed.sort_unstable();
+        assert_eq!(listed, stored, "{}", policy.name);
+    }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::trace::{NewRequest, SECOND_NS, TraceBuilder};
+use crate::trace::{NewRequest, SECOND_NS, TraceBuilder, hash_of};
 
 fn counted(per_s: f64) -> Peak {
     Peak { per_s, error: None }
@@ -13,7 +13,7 @@ fn entries(sizes: &[u64]) -> Vec<Capacity> {
 #[test]
 fn smallest_size_is_chosen_to_which_more_saves_little() {
     let powers = [1, 2, 4, 8, 16];
-    let cases: [(&[u64], &[f64], usize); 15] = [
+    let cases: [(&[u64], &[f64], usize); 16] = [
         (&powers, &[0.9, 0.5, 0.3, 0.29, 0.289], 2),
         // From 98 to 98.8 and to 99.4 % of hits: few points, and half of the loads.
         (&powers, &[0.04, 0.02, 0.012, 0.006, 0.005_9], 3),
@@ -38,6 +38,8 @@ fn smallest_size_is_chosen_to_which_more_saves_little() {
         // Nothing is left to save, or one load in 20,000 requests.
         (&powers, &[0.5, 0.0, 0.0, 0.0, 0.0], 1),
         (&powers, &[0.5, 0.000_12, 0.000_07, 0.000_05, 0.000_04], 1),
+        // One in 10,000 counts.
+        (&powers, &[0.000_1, 0.0, 0.0, 0.0, 0.0], 1),
     ];
     for (sizes, loads, best) in cases {
         assert_eq!(enough(&entries(sizes), loads), best, "{loads:?}");
@@ -98,9 +100,14 @@ fn settings(curves: &[Curve]) -> CurveSettings {
 
 /// Three requests a second for 300 keys, one after another, for 40 minutes.
 fn loop_of_300() -> Trace {
+    loop_of(300, |key| key.to_le_bytes().to_vec())
+}
+
+/// The same for this number of keys with these names.
+fn loop_of(keys: u64, name: impl Fn(u64) -> Vec<u8>) -> Trace {
     let mut builder = TraceBuilder::new(usize::MAX, 1);
     for n in 0..7_200_u64 {
-        let key = (n % 300).to_le_bytes();
+        let key = name(n % keys);
         builder.push(&NewRequest { bytes: Some(10), ..NewRequest::read(n * SECOND_NS / 3 + 1, &key) });
     }
     builder.finish()
@@ -199,9 +206,13 @@ fn figures_are_those_of_independent_replays() {
     assert_eq!((cold.loads_per_s_max, cold.loads_per_s_in_busiest_minute), (counted(3.0), counted(3.0)));
     assert_eq!((cold.span_ns / SECOND_NS, best.requests_per_s_max), (600, counted(3.0)));
     let half = recommended(Some(150));
+    // From the first counted request to the last, three loads a second.
+    assert!((half.loads_per_s - 3.0).abs() < 0.01, "{}", half.loads_per_s);
     assert_eq!((half.loads_saved_by_double, half.load_ratio_of_half, half.gain_of_double), (1.0, 1.0, 1.0));
     assert_eq!((half.loads_per_s_max, half.loads_per_s_in_busiest_minute), (counted(3.0), counted(3.0)));
-    // A third of the loop: SIEVE keeps some of it.
+    // Requests at random for the same keys: each size finds a part of them.
+    let key = |n: u64| (hash_of(&n.to_le_bytes()) % 300).to_le_bytes().to_vec();
+    let trace = loop_of(7_200, key).with_warmup(crate::Warmup::Share(0.25));
     let sieve = Policy::named("sieve").expect("it ships");
     let loads = |size: u64| {
         let replay = sieve.replay(&trace, &settings.setup(Capacity::Entries(size), never));
@@ -213,6 +224,7 @@ fn figures_are_those_of_independent_replays() {
         let given = recommend(&trace, &curves, &settings, Some(Capacity::Entries(size)), None, None)
             .expect("a cache");
         let ((double, _), (own, requests), (half, _)) = (loads(2 * size), loads(size), loads(size / 2));
+        assert!(half > own && own > double && own < requests, "{size}: {half} {own} {double}");
         let expected = [own / requests, 1.0 - double / own, half / requests];
         let told = [given.point.load_ratio, given.loads_saved_by_double, given.load_ratio_of_half];
         let ratios = |size: u64| {
@@ -224,10 +236,9 @@ fn figures_are_those_of_independent_replays() {
             .miss_ratio
         };
         assert!((given.loss_of_half - (ratios(size / 2) - ratios(size))).abs() < 1e-9, "{size}");
-        assert!(
-            given.loss_of_half < given.point.miss_ratio,
-            "{size}: half of the room costs some of the hits"
-        );
+        assert!((given.gain_of_double - (ratios(size) - ratios(2 * size))).abs() < 1e-9, "{size}");
+        // Three quarters of 40 minutes count.
+        assert!((given.loads_per_s - own / 1_800.0).abs() < 0.01, "{size}: {}", given.loads_per_s);
         for (expected, told) in expected.into_iter().zip(told) {
             assert!((expected - told).abs() < 1e-9, "{size}: {expected} {told}");
         }
@@ -242,6 +253,79 @@ fn size_is_chosen_from_all_requests() {
     // The curve says 800; 400 entries have room for all 300 keys.
     let best = chosen(&[sampled], None, None).expect("a cache");
     assert_eq!((best.capacity, best.policy.name), (Capacity::Entries(400), "lru"));
+}
+
+/// The replays are those of the chosen policy and lifetime, wherever their curve is in the list.
+#[test]
+fn size_is_chosen_from_replays_of_the_chosen_curve() {
+    let never = Lifetime { ttl: Ttl::Never, swr_ns: 0 };
+    let sampled = |policy, lifetime, loads| {
+        let mut curve = curve(policy, lifetime, loads);
+        curve.points.iter_mut().for_each(|point| point.is_exact = false);
+        curve
+    };
+    // Each key is requested each 100 s: within a minute nothing is found, and no size is better than another.
+    let lifetimes = [sampled("lru", MINUTE, [0.9; 4]), sampled("lru", never, [0.9, 0.5, 0.1, 0.01])];
+    assert_eq!(choice(&lifetimes, None, None), ("lru", never, 400));
+    // A loop of 3,000 keys: Belady's policy, which does not ship, finds more with each size, LRU finds nothing.
+    let trace = loop_of(3_000, |key| key.to_le_bytes().to_vec());
+    let policies = [sampled("belady", never, [0.1; 4]), sampled("lru", never, [0.9, 0.5, 0.1, 0.01])];
+    let best = recommend(&trace, &policies, &settings(&policies), None, None, None).expect("a cache");
+    assert_eq!((best.policy.name, best.capacity), ("lru", Capacity::Entries(100)));
+}
+
+#[test]
+fn size_and_figures_are_those_with_the_ttls_of_routes() {
+    // A file each 100 s, whose size never changes: nothing is found within a minute, and all of it within an hour.
+    let trace = loop_of(300, |key| format!("/static/{key}.css").into_bytes());
+    let minute = Lifetime { ttl: Ttl::Fixed(60 * SECOND_NS), swr_ns: 0 };
+    let settings = CurveSettings {
+        policies: vec![Policy::named("lru").expect("it ships")],
+        lifetimes: vec![minute],
+        sizes: entries(&[75, 150]),
+        latency_ns: 0,
+        overhead_bytes: 0,
+        max_object: None,
+        routes: RouteTtls::NONE,
+    };
+    let curves = curves(&trace, None, &settings, &|_, _| {});
+    let recommended = |memory: Option<u64>, route_ttl_s: u64| {
+        let (memory, ttl_max_ns) = (memory.map(Capacity::Entries), Some(route_ttl_s * SECOND_NS));
+        let best = recommend(&trace, &curves, &settings, memory, None, ttl_max_ns).expect("a cache");
+        let routes: Vec<_> =
+            best.routes.routes.iter().map(|route| (route.name.clone(), route.ttl_ns / SECOND_NS)).collect();
+        (best.capacity.size(), best.point.load_ratio, routes)
+    };
+    // Room for all files is beyond the curves: their largest size is doubled.
+    let files = vec![("/static/*".to_owned(), 3_600)];
+    assert_eq!(recommended(None, 86_400), (300, 300.0 / 7_200.0, files.clone()));
+    assert_eq!(recommended(Some(350), 86_400), (350, 300.0 / 7_200.0, files));
+    // Without a longer ttl no size helps: the smallest, or the given one.
+    assert_eq!(recommended(None, 60), (75, 1.0, vec![]));
+    assert_eq!(recommended(Some(90), 60), (90, 1.0, vec![]));
+}
+
+#[test]
+fn peak_of_a_sample_is_scaled_and_has_an_error() {
+    assert_eq!(Peak::of(100, 4.0, 1.0), counted(25.0));
+    // A quarter of the keys: four times the requests, and twice the root of the count as the error.
+    assert_eq!(Peak::of(100, 4.0, 0.25), Peak { per_s: 100.0, error: Some(0.2) });
+    assert_eq!(Peak::of(0, 1.0, 0.5), Peak { per_s: 0.0, error: Some(2.0) });
+    assert_eq!(Peak::in_minute(120, 3_600.0, 1.0), counted(2.0));
+    assert_eq!(Peak::in_minute(120, 30.0, 1.0), counted(4.0));
+}
+
+#[test]
+fn cold_start_needs_a_warmup_and_requests_of_a_sample_are_those_of_the_log() {
+    let never = Lifetime { ttl: Ttl::Never, swr_ns: 0 };
+    let curves = [curve("lru", never, [0.9, 0.5, 0.1, 0.01])];
+    let whole = loop_of_300();
+    let sample = whole.sample(4);
+    let of =
+        |trace: &Trace| recommend(trace, &curves, &settings(&curves), None, None, None).expect("a cache");
+    assert_eq!((of(&whole).cold_start, of(&whole).requests_per_s_max), (None, counted(3.0)));
+    assert_eq!((of(&sample).cold_start, of(&sample).requests_per_s_max), (None, counted(3.0)));
+    assert!(of(&sample).loads_per_s_max.error.is_some(), "loads are those of the sample");
 }
 
 #[test]

@@ -41,6 +41,21 @@ fn expired_entries_are_misses() {
     assert_eq!(replay.age_max_ns, 99 * MS);
 }
 
+/// In the proxy a URL whose object is too large leaves a marker, also if nothing expires and no load takes time.
+#[test]
+fn markers_of_large_objects_take_room() {
+    let mut builder = TraceBuilder::new(usize::MAX, 1);
+    for key in 0..40_u8 {
+        builder.push(&NewRequest { bytes: Some(500), ..NewRequest::read(u64::from(key) + 1, &[key]) });
+    }
+    let trace = builder.finish();
+    let without = CacheSetup { entry_max: Some(100), ..CacheSetup::of(Capacity::Bytes(1_000)) };
+    for (marker_bytes, evictions) in [(0, 0), (60, 40 - 1_000 / 60)] {
+        let replay = run(&trace, CacheSetup { marker_bytes, ..without });
+        assert_eq!((outcomes(&replay), replay.evictions), ([0, 0, 0, 40, 40], evictions), "{marker_bytes}");
+    }
+}
+
 #[test]
 fn requests_during_a_load_share_it() {
     // The load lasts from 0 to 30; the value is fresh for 100 from then on.

@@ -164,6 +164,32 @@ fn counts_must_hold_in_every_test_arm_and_repeat() {
     );
 }
 
+#[test]
+fn held_count_names_the_repeat_that_came_closest_to_failing() {
+    for (loads, closest) in [([5, 9, 7], 2), ([9, 5, 7], 1), ([5, 7, 9], 3)] {
+        let evidence = all(3, |_, _, repeat| loads[repeat as usize - 1], |_, _, _| 1.0);
+        let judged =
+            judged(ClockKind::Live, 3, &["t/1/a.source_loads < 10"], MIN_EFFECT, &evidence).remove(0);
+        let expect = &judged.expect[0];
+        assert_eq!((expect.left, expect.right), (Some(9.0), Some(10.0)), "{loads:?}");
+        assert_eq!(expect.reason, format!("held in 3 of 3, closest in t/1, repeat {closest}"));
+    }
+}
+
+#[test]
+fn sides_of_a_comparison_of_times_are_geometric_means() {
+    let times = [("a", [4.0, 9.0]), ("b", [20.0, 80.0])];
+    let finished = |_: &str, arm: &str, repeat: u32| {
+        times.iter().find(|(name, _)| *name == arm).map_or(0.0, |(_, times)| times[repeat as usize - 1])
+    };
+    let evidence = all(2, |_, _, _| 1, finished);
+    let judged =
+        judged(ClockKind::Live, 2, &["t/1/a.finished < t/1/b.finished"], MIN_EFFECT, &evidence).remove(0);
+    let expect = &judged.expect[0];
+    let (left, right) = expect.left.zip(expect.right).expect("both sides");
+    assert!((left - 6.0).abs() < 1e-9 && (right - 40.0).abs() < 1e-9, "{left} {right}");
+}
+
 /// Times of arm `a` by repeat; those of `b` are 9 ms.
 fn times_of_a(repeats: u32, of_a: impl Fn(u32) -> f64) -> Vec<Run> {
     all(repeats, |_, _, _| 1, |_, arm, repeat| if arm == "a" { of_a(repeat) } else { 9.0 })
