@@ -89,6 +89,7 @@ const PURE: [&str; 47] = [
     "crates/http/src/location.rs",
     "crates/http/src/upstream/core.rs",
     "crates/http/src/upstream/health.rs",
+    "crates/load/src/claims.rs",
     "crates/load/src/client/http1/reader.rs",
     "crates/load/src/client/cache_headers.rs",
     "crates/load/src/plan.rs",
