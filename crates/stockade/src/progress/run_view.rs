@@ -380,7 +380,8 @@ impl Measurement {
             let asked = latest.asked.map(|asked| format!(", asked {asked:.0}")).unwrap_or_default();
             let requests: fn(&SecondCounts) -> _ = |second| Some(second.requests);
             lines.push(self.sparkline("requests", requests, (&asked, true), width, paint));
-            if self.seconds.iter().any(|second| second.source_loads.is_some()) {
+            // Not those of a load, whose source is another's.
+            if self.seconds.iter().any(|second| second.source_loads.is_some_and(|loads| loads > 0)) {
                 lines.push(self.sparkline("loads", |second| second.source_loads, ("", false), width, paint));
             }
         }
