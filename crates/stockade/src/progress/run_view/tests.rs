@@ -281,7 +281,13 @@ mod of_load {
         status   200 81  503 9
         problems 9 failed, 24 in all (status 503: 24); send lag p99 3ms
         ");
-        insta::assert_snapshot!(lines(&view, 39, time(3.4)), @"B");
+        insta::assert_snapshot!(lines(&view, 39, time(3.4)), @r"
+        60s at 100/s, loc…  3s of 60s, 57s left
+        requests      ▄██ 90/s, asked 100
+        response p50 6ms  p99 11.9ms  max 12ms
+        status   200 81  503 9
+        problems 9 failed, 24 in all (status 5…
+        ");
     }
 
     #[test]
@@ -302,6 +308,9 @@ mod of_load {
         let mut view = start(Some(60 * SECOND), None);
         insta::assert_snapshot!(lines(&view, 39, Duration::ZERO), @"60s at 100/s, localhost        starting");
         view.apply(&RunEvent::WarmingUp { requests: 100, left: 4 * SECOND }, SECOND);
-        insta::assert_snapshot!(lines(&view, 39, SECOND), @"E");
+        insta::assert_snapshot!(lines(&view, 39, SECOND), @r"
+        60s at 100/s, loc…  warming up, 4s left
+        requests 100/s, not measured
+        ");
     }
 }
