@@ -35,6 +35,7 @@ impl Summary {
             run: &run,
             whole: &whole,
             unanswered: tally.without_response(),
+            hit_ratio: tally.hit_ratio(),
             doubts: self.doubts(was_interrupted),
             reasons: &self.generator.invalid_reasons,
         };
@@ -53,10 +54,12 @@ impl Summary {
         let failed =
             expectations.iter().filter(|of| matches!(of.verdict, Verdict::Refuted | Verdict::Inconclusive));
         let failed: Vec<_> = failed.map(|of| format!("{}: {}", of.expr, of.reason)).collect();
-        match failed.is_empty() {
-            false => TrialVerdict::Failed(failed),
-            true if self.generator.is_valid() => TrialVerdict::Held,
-            true => invalid(),
+        if !failed.is_empty() {
+            TrialVerdict::Failed(failed)
+        } else if self.generator.is_valid() {
+            TrialVerdict::Held
+        } else {
+            invalid()
         }
     }
 

@@ -33,15 +33,9 @@ pub struct LoadRecord<'a> {
     record: Record,
     results: Results,
     fold: Fold,
-    /// Without the warm-up; `None`: it ends with its requests.
-    lasts: Option<Duration>,
-    /// With the warm-up; `None`: unknown.
-    requests: Option<u64>,
-    /// Connections of a closed loop.
-    users: Option<usize>,
-    sent: u64,
     plan: Plan,
-    warmup: Duration,
+    /// Requests that ended, those of the warm-up too.
+    ended: u64,
     /// False: agents send the load.
     is_sent_here: bool,
     observer: Box<dyn RunObserver + 'a>,
@@ -60,8 +54,7 @@ impl<'a> LoadRecord<'a> {
         recorder: Option<Recorder>,
         mut observer: Box<dyn RunObserver + 'a>,
     ) -> Self {
-        let warmup = load.plan.warmup();
-        let lasts = load.plan.duration().map(|lasts| lasts.saturating_sub(warmup));
+        let lasts = measured_time(&load.plan);
         let results = Results::default();
         let fold = results.fold(lasts);
         let record = Record {
@@ -77,12 +70,8 @@ impl<'a> LoadRecord<'a> {
             record,
             results,
             fold,
-            lasts,
-            requests: load.plan.requests(),
-            users: Some(load.plan.connections_max()).filter(|connections| *connections > 0),
-            sent: 0,
             plan: load.plan.clone(),
-            warmup,
+            ended: 0,
             is_sent_here,
             observer,
             recorder,
@@ -94,11 +83,12 @@ impl<'a> LoadRecord<'a> {
 
     /// Adds a second of the measured part.
     pub fn second(&mut self, progress: &LoadProgress<'_>) {
-        let end = progress.elapsed().saturating_sub(self.warmup);
-        self.sent += progress.tally.requests();
+        let warmup = self.plan.warmup();
+        let end = progress.elapsed().saturating_sub(warmup);
+        self.ended += progress.tally.requests();
         let tally = progress.tally;
         if progress.is_warmup() || end.is_zero() {
-            let left = self.warmup.saturating_sub(progress.elapsed());
+            let left = warmup.saturating_sub(progress.elapsed());
             return self.observer.on(&RunEvent::WarmingUp { requests: tally.requests(), left });
         }
         let memory = self.is_sent_here.then(own_resident_bytes).flatten();
@@ -119,9 +109,9 @@ impl<'a> LoadRecord<'a> {
         };
         self.fold.add(&interval);
         self.write(|recorder, _| recorder.second(&interval).and_then(|()| recorder.flush()));
-        let share = match (self.lasts, self.requests) {
+        let share = match (measured_time(&self.plan), self.plan.requests()) {
             (Some(lasts), _) => end.as_secs_f64() / lasts.as_secs_f64(),
-            (None, Some(requests)) => self.sent as f64 / requests.max(1) as f64,
+            (None, Some(requests)) => self.ended as f64 / requests.max(1) as f64,
             (None, None) => 0.0,
         };
         let from = progress.elapsed().saturating_sub(Duration::from_secs(1));
@@ -140,7 +130,8 @@ impl<'a> LoadRecord<'a> {
         verdict: Verdict,
         was_cancelled: bool,
     ) -> Result<(), StorageError> {
-        let Self { mut record, mut results, fold, users, recorder, failed, mut observer, .. } = self;
+        let Self { mut record, mut results, fold, plan, recorder, failed, mut observer, .. } = self;
+        let users = Some(plan.connections_max()).filter(|connections| *connections > 0);
         let run = summary.run(users);
         results.add(&run, fold);
         record.runs.push(run);
@@ -166,6 +157,11 @@ impl<'a> LoadRecord<'a> {
             self.failed = Some(error);
         }
     }
+}
+
+/// Without the warm-up; `None`: the load ends with its requests.
+fn measured_time(plan: &Plan) -> Option<Duration> {
+    plan.duration().map(|lasts| lasts.saturating_sub(plan.warmup()))
 }
 
 impl Summary {

@@ -67,7 +67,7 @@ pub struct Trial {
 /// The verdict of a trial.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TrialVerdict {
-    /// All claims held.
+    /// Every claim was supported.
     Held,
     /// These claims did not hold, with their figures.
     Failed(Vec<String>),

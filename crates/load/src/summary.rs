@@ -105,6 +105,29 @@ impl GeneratorHealth {
 }
 
 impl Summary {
+    /// The summary of these requests, in which nothing else is known.
+    #[cfg(test)]
+    pub(crate) fn of(measured: Tally) -> Self {
+        Self {
+            id: String::new(),
+            schedule: String::new(),
+            clock_zero: SystemTime::UNIX_EPOCH,
+            measured_from: Time::ZERO,
+            schedule_end: Time::ZERO,
+            measured,
+            warmup: None,
+            seconds: Vec::new(),
+            dropped: 0,
+            held_back: 0,
+            sent_after_end: 0,
+            in_flight_at_end: 0,
+            in_flight_max: 0,
+            connections: 0,
+            generator: GeneratorHealth::default(),
+            agents: Vec::new(),
+        }
+    }
+
     /// True if the run is invalid for another reason than the limit of requests in flight.
     #[must_use]
     pub fn is_generator_limited(&self) -> bool {

@@ -420,7 +420,7 @@ static OF_OPEN_LOADS: &[Metric] = metrics! {
             let seconds = (http.attack_ms + http.wait_ms) / 1e3;
             (seconds > 0.0).then(|| (e.run.outcomes.requests() - e.run.outcomes.error) as f64 / seconds)
         };
-    count "in_flight.max" "The most requests in flight at once. Open loads."
+    clocked "in_flight.max" "The most requests in flight at once. Open loads."
         => |e| Some(e.run.load.open()?.in_flight_max as f64);
     count "source.concurrent_max" "The most fetches inside the source at once, waiting or worked on. Open loads."
         => |e| e.run.load.open()?.source_concurrent_max.map(|most| most as f64);

@@ -115,8 +115,7 @@ pub fn load(args: &LoadArgs) -> Result<Exit, CommandError> {
 
 /// The view of a load at a terminal.
 fn screen(load: &LoadTest) -> Box<dyn RunObserver> {
-    let lasts = load.plan.duration().map(|lasts| lasts.saturating_sub(load.plan.warmup()));
-    Box::new(LiveScreen::open(RunView::of_load(&load.plan.to_string(), lasts)))
+    Box::new(LiveScreen::open(RunView::of_load(&load.plan.to_string())))
 }
 
 /// A new directory in `runs/load`: another load may start in the same second. Its record reports why it cannot be made.

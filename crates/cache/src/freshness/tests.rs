@@ -209,7 +209,7 @@ fn restarted_lifetime_has_the_same_rules_from_the_new_load_on() {
     assert_eq!(times(&again), (at(100_000), at(110_000), at(110_000)));
     let empty = Lifetime::new(at(1_000), at(1_000), at(1_000), Spans::NONE);
     assert_eq!(times(&empty.restarted(at(100_000), |_| ten_s)), (at(100_000), at(110_000), at(110_000)));
-    // What xfetch subtracts depends on the load, not on the ttl.
+    // Xfetch subtracts by the duration of the load, whatever the ttl.
     let xfetch = lifetimes(|strategy| strategy.refresh = Refresh::XFetch { beta: 1.0 });
     let life = xfetch.life(None, at(1_000), Duration::from_millis(20), no_share);
     let again = life.restarted(at(100_000), |_| Some(Duration::from_secs(20)));

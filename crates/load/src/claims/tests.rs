@@ -1,9 +1,9 @@
 //! Claims about made-up loads.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use proptest::prelude::*;
-use stockade_model::time::Time;
+use stockade_model::{outcome::Outcomes, time::Time};
 use stockade_record::timing::Timing;
 
 use super::*;
@@ -12,8 +12,8 @@ use crate::{
     tally::Tally,
 };
 
-/// A run in which request `n`, due at `n` ms, was sent 1 ms later and took `n` ms more; the last `failed` of them got
-/// no answer.
+/// A run in which request `n`, due at `n` ms, was sent 1 ms later and took `n` ms more; the last `failed` of them have no
+/// answer.
 fn run(requests: u64, failed: u64) -> Summary {
     run_of(requests, failed, 200)
 }
@@ -32,24 +32,8 @@ fn run_of(requests: u64, failed: u64, status: u16) -> Summary {
             result: if number < requests - failed { Ok(answer) } else { Err(FailureClass::Timeout.into()) },
         });
     }
-    Summary {
-        id: String::new(),
-        schedule: String::new(),
-        clock_zero: SystemTime::UNIX_EPOCH,
-        measured_from: Time::ZERO,
-        schedule_end: Time::ZERO + Duration::from_millis(requests),
-        measured,
-        warmup: None,
-        seconds: Vec::new(),
-        dropped: 0,
-        held_back: 0,
-        sent_after_end: 0,
-        in_flight_at_end: 0,
-        in_flight_max: 3,
-        connections: 1,
-        generator: GeneratorHealth::default(),
-        agents: Vec::new(),
-    }
+    let schedule_end = Time::ZERO + Duration::from_millis(requests);
+    Summary { schedule_end, in_flight_max: 3, ..Summary::of(measured) }
 }
 
 fn claims(text: &str) -> LoadClaims {
@@ -152,6 +136,15 @@ fn metrics_of_experiments_are_read() {
     }
 }
 
+#[test]
+fn hit_ratio_counts_answers_of_every_status() {
+    let mut answers = run(4, 1);
+    answers.measured.outcomes = Outcomes { hit: 2, miss: 1, ..Outcomes::default() };
+    answers.measured.outcomes_of_successes = Outcomes { hit: 1, miss: 1, ..Outcomes::default() };
+    let verdict = "hit_ratio < 0.5: it was 0.666667";
+    assert_eq!(judged("hit_ratio < 0.5", &answers), verdict);
+}
+
 /// The verdicts on claims, and the overall one.
 fn verdicts(text: &str, run: &Summary, was_interrupted: bool) -> String {
     let all = run.judge(&claims(text), was_interrupted);
@@ -167,6 +160,7 @@ fn lateness_makes_claims_about_times_invalid_and_no_others() {
         ("p50 < 1s", "invalid: invalid"),
         ("p50 < 1ms", "invalid: invalid"),
         ("throughput > 1 and achieved > 0.5 and achieved_rate > 1", "invalid: invalid invalid invalid"),
+        ("in_flight.max <= 9", "invalid: invalid"),
         ("failed <= 10 and success >= 0.99", "supported: supported supported"),
         ("p50 < 1s and failed <= 10", "invalid: invalid supported"),
         ("p50 < 1s and failed == 0", "refuted: invalid refuted"),

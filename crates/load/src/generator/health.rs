@@ -183,8 +183,6 @@ fn busy_share((cpu, elapsed): &(Duration, Duration)) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use std::time::UNIX_EPOCH;
-
     use stockade_model::time::Time;
     use stockade_record::timing::Timing;
 
@@ -195,24 +193,7 @@ mod tests {
     fn run(response: Duration) -> Summary {
         let mut measured = Tally::default();
         measured.times.response = [response; 200].into_iter().collect();
-        Summary {
-            id: String::new(),
-            schedule: String::new(),
-            clock_zero: UNIX_EPOCH,
-            measured_from: Time::ZERO,
-            schedule_end: Time::ZERO,
-            measured,
-            warmup: None,
-            seconds: Vec::new(),
-            dropped: 0,
-            held_back: 0,
-            sent_after_end: 0,
-            in_flight_at_end: 0,
-            in_flight_max: 0,
-            connections: 0,
-            generator: GeneratorHealth::default(),
-            agents: Vec::new(),
-        }
+        Summary::of(measured)
     }
 
     fn ms(ms: u64) -> Duration {

@@ -1,4 +1,4 @@
-//! Searches against oracles.
+//! Searches whose trials are decided by an oracle: a function of the rate.
 
 use proptest::prelude::*;
 use rand_distr::{Distribution, Uniform};

@@ -571,13 +571,6 @@ impl Comparison {
         self.left.value(figure).zip(self.right.value(figure))
     }
 
-    /// True if its right side is not a constant.
-    pub(super) fn right_has_figures(&self) -> bool {
-        let mut selectors = Vec::new();
-        self.right.selectors(&mut selectors);
-        !selectors.is_empty()
-    }
-
     /// True if it depends on times; a ratio of times does, too.
     #[must_use]
     pub fn is_timing(&self) -> bool {

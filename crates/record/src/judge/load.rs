@@ -1,7 +1,7 @@
 //! Verdicts on claims about one load that is over.
 //!
-//! They are about this load, not about another like it, so its times are exact. A request without a response is slower than every
-//! response. A doubt makes a claim invalid only where it can change its figure:
+//! They concern the load that was sent, so its times are exact. Times and the hit ratio are those of responses with any status; a
+//! request without a response is slower than every response. A doubt makes a claim invalid only where it can change its figure:
 //!
 //! - A busy generator changes times and rates, not counts.
 //! - A late one makes response times longer: they lie between the service times and what was measured.
@@ -47,6 +47,8 @@ pub struct LoadEvidence<'a> {
     pub whole: &'a FoldPart,
     /// Requests without a response.
     pub unanswered: u64,
+    /// Hits / lookups of the responses with any status, as for the times; `None`: unknown.
+    pub hit_ratio: Option<f64>,
     pub doubts: LoadDoubts,
     /// The doubts in words.
     pub reasons: &'a [String],
@@ -109,7 +111,8 @@ impl LoadClaims {
 
 impl LoadEvidence<'_> {
     fn expectation(&self, text: &str, comparison: &Comparison) -> Expectation {
-        let measured = comparison.values(&|of: &Selector| self.figure(of.metric));
+        let figure = |of: &Selector| self.figure(of.metric);
+        let measured = comparison.values(&figure);
         let on_time = comparison.values(&|of: &Selector| self.figure(of.metric.without_lateness()));
         let holds = measured.map(|(left, right)| comparison.op.holds(left, right));
         let selectors = comparison.selectors();
@@ -138,11 +141,10 @@ impl LoadEvidence<'_> {
         if verdict == Verdict::Invalid {
             reason = [&reason, "; ", &self.reasons.join("; ")].concat();
         }
-        let (left, right) = measured.unzip();
         Expectation {
             expr: text.to_owned(),
-            left: left.filter(|_| !is_never),
-            right: right.or_else(|| comparison.values(&|_| Some(0.0)).map(|(_, right)| right)),
+            left: measured.map(|(left, _)| left).filter(|_| !is_never),
+            right: comparison.right.value(&figure),
             verdict,
             effect: None,
             reason,
@@ -151,6 +153,9 @@ impl LoadEvidence<'_> {
 
     /// The figure of a metric, with each request without a response as slower than every other.
     fn figure(&self, metric: &Metric) -> Option<f64> {
+        if metric.name == "hit_ratio" {
+            return self.hit_ratio;
+        }
         if !is_known(self.run, metric.name) {
             return None;
         }
@@ -184,7 +189,8 @@ fn found(comparison: &Comparison, left: f64, right: f64) -> String {
         FigureUnit::Number => ((value * 1e6).round() / 1e6).to_string(),
     };
     let mut text = format!("it was {}", shown(left));
-    if comparison.right_has_figures() {
+    let is_bound = comparison.right.value(&|_| None).is_some();
+    if !is_bound {
         text.push_str(", against ");
         text.push_str(&shown(right));
     }

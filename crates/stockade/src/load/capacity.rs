@@ -47,10 +47,10 @@ pub fn search(args: &LoadArgs, claims: &LoadClaims) -> Result<Exit, CommandError
     let telemetry = Telemetry::start(&args.telemetry, None)?;
     let stop = stop_on_signals();
     let loads = sender(&args.on, &stop)?;
+    let head = host::new_record("", load.seed);
     while let Some(trial) = search.next_trial() {
         load.plan = resolve::trial_plan(trial.rate, args)?;
-        let head = host::new_record("", load.seed);
-        let record = LoadRecord::start(&load, head, args.on.on.is_none(), None, super::screen(&load));
+        let record = LoadRecord::start(&load, head.clone(), args.on.on.is_none(), None, super::screen(&load));
         let mut live = LiveReport::new(&load, (None, None), telemetry.figures(), record)?;
         let LoadTestRun { summary, end } = loads.prepare(&load)?.run(&mut live, &stop)?;
         drop(live);

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, VecDeque},
     fmt::Write as _,
+    iter,
     time::Duration,
 };
 
@@ -16,7 +17,6 @@ use stockade_model::{
 use stockade_record::{
     events::{Measuring, RunEvent, RunObserver},
     histogram::Histogram,
-    judge::LOAD_ARM,
     record::{Disturbance, Interval, OriginStage, Record, Verdict},
 };
 
@@ -37,6 +37,7 @@ const VERDICTS_MAX: usize = 5;
 /// The state of a run.
 pub struct RunView {
     title: String,
+    is_load: bool,
     time_left: TimeLeft,
     steps: usize,
     /// Checks or measurements that have begun.
@@ -132,16 +133,16 @@ impl RunView {
         Self::titled(&experiment.title, TimeLeft::new(experiment, scale))
     }
 
-    /// Of a load that lasts so long; `None`: it ends with its requests.
+    /// Of a load: its only measurement has the title of the run.
     #[cfg(feature = "http")]
-    pub fn of_load(title: &str, lasts: Option<Duration>) -> Self {
-        let cell = ((String::new(), LOAD_ARM.to_owned()), lasts);
-        Self::titled(title, TimeLeft::of([cell].into_iter(), false))
+    pub fn of_load(title: &str) -> Self {
+        Self { is_load: true, ..Self::titled(title, TimeLeft::of(iter::empty(), false)) }
     }
 
     fn titled(title: &str, time_left: TimeLeft) -> Self {
         Self {
             title: printable(title).into_owned(),
+            is_load: false,
             time_left,
             steps: 0,
             begun: 0,
@@ -220,11 +221,6 @@ impl RunView {
         paint.apply(Style::new().bold(), &line)
     }
 
-    /// True if it has one measurement and no claims that are judged in between.
-    fn is_load(&self) -> bool {
-        self.steps == 1 && self.verdicts.is_empty()
-    }
-
     fn verdict_lines(&self, lines: usize, width: usize, paint: Paint) -> Vec<String> {
         let all = self.verdicts.len();
         let shown = if all <= lines.min(VERDICTS_MAX) { all } else { (lines - 1).min(VERDICTS_MAX) };
@@ -246,13 +242,14 @@ impl RunView {
 
 impl View for RunView {
     fn lines(&self, width: usize, now: Duration, paint: Paint) -> Vec<String> {
+        if let (true, Some(RunActivity::Measurement(load))) = (self.is_load, &self.activity) {
+            let head = load.progress(&self.title, width, now, false);
+            return iter::once(paint.apply(Style::new().bold(), &head))
+                .chain(load.figures(width, now, paint))
+                .collect();
+        }
         let mut lines = vec![self.head(width, now, paint)];
         match &self.activity {
-            Some(RunActivity::Measurement(only)) if self.is_load() => {
-                let head = only.progress(&self.title, width, now, false);
-                lines = vec![paint.apply(Style::new().bold(), &head)];
-                lines.extend(only.figures(width, now, paint));
-            }
             None => lines.push("starting".to_owned()),
             Some(RunActivity::Check(place)) => lines.push(cut(place, width)),
             Some(RunActivity::Measurement(measurement)) => {

@@ -241,10 +241,12 @@ fn no_line_is_wider_than_the_terminal_and_colours_do_not_count() {
 mod of_load {
     use std::collections::BTreeMap;
 
+    use stockade_record::judge::LOAD_ARM;
+
     use super::*;
 
     fn start(lasts: Option<Duration>, requests: Option<u64>) -> RunView {
-        let mut view = RunView::of_load("60s at 100/s, localhost", lasts);
+        let mut view = RunView::of_load("60s at 100/s, localhost");
         view.apply(&RunEvent::Begin { steps: 1 }, Duration::ZERO);
         let (record, results) = (record(&[]), Results::default());
         let measuring = Measuring { test: "", arm: LOAD_ARM, repeat: 1, lasts, requests, stages: &[] };
