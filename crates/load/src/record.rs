@@ -103,7 +103,7 @@ impl<'a> LoadRecord<'a> {
             dropped: Some(progress.second.dropped),
             usage: usage.map(|usage| (Role::Load, usage)).into_iter().collect(),
             status_codes: tally.status_codes.clone(),
-            errors: tally.errors_by_class(),
+            errors: tally.failed_by_class().into_iter().collect(),
             times: tally.recorded_times(),
             ..Interval::default()
         };

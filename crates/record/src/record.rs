@@ -472,7 +472,7 @@ pub struct Interval {
     /// Requests by status; 0: no response. Over HTTP.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub status_codes: BTreeMap<u16, u64>,
-    /// Failed requests by the class of their failure, or by their status. Over HTTP.
+    /// Failed requests by their failure, such as `connection refused`, or by their status. Over HTTP.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub errors: BTreeMap<String, u64>,
     /// Present if it was large enough to change the times.

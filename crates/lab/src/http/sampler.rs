@@ -345,7 +345,7 @@ impl Observer for Sampler<'_> {
             usage,
             disturbance,
             status_codes: progress.tally.status_codes.clone(),
-            errors: progress.tally.errors_by_class(),
+            errors: progress.tally.failed_by_class().into_iter().collect(),
             holds: (self.readings.stats_provider == StatsProvider::Cache).then_some(CacheContents {
                 entries,
                 bytes,

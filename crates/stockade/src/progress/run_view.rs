@@ -440,14 +440,19 @@ impl Measurement {
         let mut problems = Vec::new();
         if self.total.error > 0 {
             let [last, all] = [latest.outcomes.error, self.total.error].map(format_count);
-            let mut failed =
-                if self.is_burst { format!("{all} failed") } else { format!("{last} failed, {all} in all") };
-            if !self.errors.is_empty() {
-                let classes =
-                    self.errors.iter().map(|(class, count)| format!("{class}: {}", format_count(*count)));
-                let _ = write!(failed, " ({})", classes.collect::<Vec<_>>().join(", "));
-            }
-            problems.push(failed);
+            let classes: Vec<_> = self
+                .errors
+                .iter()
+                .map(|(class, count)| format!("{class}: {}", format_count(*count)))
+                .collect();
+            problems.push(if self.is_burst {
+                format!("{all} failed")
+            } else if classes.is_empty() {
+                format!("{last} failed, {all} in all")
+            } else {
+                let requests = format_count(self.total.requests());
+                format!("{all} of {requests} failed ({})", classes.join(", "))
+            });
         }
         if self.dropped > 0 {
             problems.push(format!("{} not sent", format_count(self.dropped)));

@@ -281,14 +281,14 @@ mod of_load {
         requests                                              ▄██ 90/s, asked 100
         response p50 6ms  p99 11.9ms  max 12ms
         status   200 81  503 9
-        problems 9 failed, 24 in all (status 503: 24); send lag p99 3ms
+        problems 24 of 240 failed (status 503: 24); send lag p99 3ms
         ");
         insta::assert_snapshot!(lines(&view, 39, time(3.4)), @r"
         60s at 100/s, loc…  3s of 60s, 57s left
         requests      ▄██ 90/s, asked 100
         response p50 6ms  p99 11.9ms  max 12ms
         status   200 81  503 9
-        problems 9 failed, 24 in all (status 5…
+        problems 24 of 240 failed (status 503:…
         ");
     }
 
@@ -301,7 +301,7 @@ mod of_load {
         requests                                               ▄█ 100/s, asked 100
         response p50 6ms  p99 11.9ms  max 12ms
         status   200 90  503 10
-        problems 10 failed, 15 in all (status 503: 15); send lag p99 3ms
+        problems 15 of 150 failed (status 503: 15); send lag p99 3ms
         ");
     }
 
