@@ -18,15 +18,13 @@ use tokio::net::{TcpStream, UnixStream, lookup_host};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::either::Either;
 
-use super::{
-    ClientOptions,
-    addresses::{ResolvedAddresses, connect_first},
-};
+use super::addresses::{ResolvedAddresses, connect_first};
 use crate::{
     address_rules::{ConnectToRule, ResolveRule},
     allowed::AllowedTargets,
     endpoint::Endpoint,
     sample::{FailureClass, RequestFailure},
+    settings::ClientOptions,
 };
 
 /// The endpoints whose addresses are kept: redirects may name any number.
