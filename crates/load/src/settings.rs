@@ -4,6 +4,7 @@
 
 use std::{
     fmt,
+    net::IpAddr,
     path::{Path, PathBuf},
     str::FromStr,
     time::Duration,
@@ -92,6 +93,18 @@ pub struct RequestSettings {
     )]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     pub connect_to: Vec<ConnectToRule>,
+    /// Connect from this address of this machine, which has ports of its own (28,000 by default); further ones, after commas, take turns
+    #[cfg_attr(
+        feature = "cli",
+        arg(
+            long = "local-address",
+            value_name = "ADDR",
+            value_delimiter = ',',
+            help_heading = "How",
+            conflicts_with = "unix"
+        )
+    )]
+    pub local_addresses: Vec<IpAddr>,
     /// Follow at most N redirects per request [default: 0]
     #[cfg_attr(feature = "cli", arg(long, value_name = "N", help_heading = "How"))]
     #[cfg_attr(feature = "schema", schemars(with = "Option<u32>", range(max = 50)))]
@@ -136,6 +149,8 @@ pub struct ClientOptions {
     pub resolve: Vec<ResolveRule>,
     /// Hosts and ports to connect to instead of those of URLs; the first rule that matches. `Host` and the name in TLS stay.
     pub connect_to: Vec<ConnectToRule>,
+    /// Addresses of this machine from which connections come, in turn; none: the system chooses.
+    pub local_addresses: Vec<IpAddr>,
     /// The most redirects followed for one request.
     pub redirects_max: u32,
     /// The retries of failed requests.
@@ -160,6 +175,7 @@ impl Default for ClientOptions {
             unix_socket: None,
             resolve: Vec::new(),
             connect_to: Vec::new(),
+            local_addresses: Vec::new(),
             redirects_max: 0,
             retries: Retries::default(),
             body_digest: None,
@@ -242,6 +258,7 @@ impl RequestSettings {
             unix_socket: self.unix.as_ref().map(file),
             resolve: self.resolve.clone(),
             connect_to: self.connect_to.clone(),
+            local_addresses: self.local_addresses.clone(),
             redirects_max: self.redirects.map_or(0, |most| most.0),
             retries: Retries {
                 max: self.retries.map_or(retries.max, |most| most.0),
@@ -263,8 +280,11 @@ impl RequestSettings {
             (self.insecure && self.ca.is_some(), "`insecure` and `ca` exclude each other"),
             (self.cert.is_some() != self.key.is_some(), "`cert` and `key` belong together"),
             (
-                self.unix.is_some() && !(self.resolve.is_empty() && self.connect_to.is_empty()),
-                "`unix` replaces every address: leave `resolve` and `connect_to` out",
+                self.unix.is_some()
+                    && !(self.resolve.is_empty()
+                        && self.connect_to.is_empty()
+                        && self.local_addresses.is_empty()),
+                "`unix` replaces every address: leave `resolve`, `connect_to` and `local_addresses` out",
             ),
         ]
         .into_iter()
