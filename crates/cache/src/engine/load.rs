@@ -272,7 +272,7 @@ where
             let key = completion.key().clone();
             // Requests that join until the value is complete receive this beginning.
             completion = Completion::Done(key, completion.complete(Ok(received.loaded.clone())));
-            if let Err(error) = self.complete(&mut received, remainder).await {
+            if let Err(error) = self.receive_remainder(&mut received, remainder).await {
                 return self.fail(completion, lease, stale, error).await;
             }
         }
@@ -388,8 +388,8 @@ where
         }
     }
 
-    /// Waits for the remainder of a streamed value.
-    async fn complete(
+    /// Waits for the remainder of a streamed value, and adds it to what is received.
+    async fn receive_remainder(
         &self,
         received: &mut ReceivedValue<'_, K, V, R>,
         remainder: Remainder<K, V>,
