@@ -113,7 +113,8 @@ where
     /// Starts a load in its own task. Returns false if the breaker refuses it.
     pub(crate) fn start_load<L: Loader<K, V>>(self: &Arc<Self>, new: NewLoad<K, V>, load: L) -> bool {
         let NewLoad { leader, seen_version, mode, mark, is_awaited } = new;
-        let spawn = |task| if is_awaited { self.runtime.spawn_load(task) } else { self.runtime.spawn(task) };
+        let spawn =
+            |task| if is_awaited { self.runtime.spawn_awaited(task) } else { self.runtime.spawn(task) };
         let now = self.runtime.now();
         let deadline = now + self.strategy.load.deadline;
         let (pending_work, caller) = (self.pending_work.start(), Span::current());
