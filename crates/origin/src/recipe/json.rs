@@ -79,7 +79,7 @@ pub(super) fn parse_json(text: &str) -> Result<Value<'_>, RecipeProblem> {
 
 /// Removes the line breaks from all strings of a value; `text` is the whole text.
 fn remove_line_breaks(value: &mut Value<'_>, text: &str) -> Result<(), RecipeProblem> {
-    let from_string = |literal: &mut StringLit<'_>| {
+    let remove_from_string = |literal: &mut StringLit<'_>| {
         let written = &text[span(literal)];
         if written.contains(LINE_BREAKS) {
             let in_one_line = serde_json::from_str(&written.replace(LINE_BREAKS, ""));
@@ -88,11 +88,11 @@ fn remove_line_breaks(value: &mut Value<'_>, text: &str) -> Result<(), RecipePro
         Ok(())
     };
     match value {
-        Value::StringLit(literal) => from_string(literal),
+        Value::StringLit(literal) => remove_from_string(literal),
         Value::Array(list) => list.elements.iter_mut().try_for_each(|value| remove_line_breaks(value, text)),
         Value::Object(object) => object.properties.iter_mut().try_for_each(|property| {
             if let ObjectPropName::String(literal) = &mut property.name {
-                from_string(literal)?;
+                remove_from_string(literal)?;
             }
             remove_line_breaks(&mut property.value, text)
         }),

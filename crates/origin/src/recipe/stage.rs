@@ -21,7 +21,7 @@ const KEYS: [&str; 5] = ["at", "status", "latency", "fault", "byte_rate"];
 const STAGES_MAX: usize = 10_000;
 /// Shares are written with a few decimals, so their sum may miss 1 by a little.
 const SUM_ERROR_MAX: f64 = 1e-6;
-/// A share of no fault up to this is the error of adding up decimals in binary.
+/// A smaller share without a fault is the error of adding up decimals in binary.
 const NO_FAULT_SHARE_MIN: f64 = 1e-9;
 
 /// Parses a list of stages, in any order.
