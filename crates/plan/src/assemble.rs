@@ -380,7 +380,7 @@ mod tests {
     use crate::{
         outlook::outlook,
         read::KeyRules,
-        testing::{self, words},
+        testing::{self, text_in_one_line},
         trace::{NewRequest, TraceBuilder},
     };
 
@@ -429,11 +429,11 @@ mod tests {
             (large, answer("512MiB", "0.0", none_left, "100.0")),
         ] {
             plan.outlook = outlook(&plan, 2.0);
-            let text = words(&plan);
+            let text = text_in_one_line(&plan);
             assert!(text.starts_with(&answer) && text.contains(cold), "{text}");
         }
         // All requests: the first of each object is a miss.
-        let text = words(&plan(512, Warmup::NONE));
+        let text = text_in_one_line(&plan(512, Warmup::NONE));
         let warm =
             "warm cache 10 requests a second in the busiest minute, 0.5 on average; without a warm-up ";
         assert!(text.contains(warm) && text.contains(" Hit ratio 95.0 %; "), "{text}");
@@ -451,9 +451,9 @@ mod tests {
         }
         let plan = planned(&lines, &options(Capacity::Bytes(4 << 20), Warmup::NONE)).expect("a plan");
         assert!(
-            words(&plan).contains(" 100 requests a second in the busiest minute, 100 on average"),
+            text_in_one_line(&plan).contains(" 100 requests a second in the busiest minute, 100 on average"),
             "{}",
-            words(&plan)
+            text_in_one_line(&plan)
         );
         let room =
             PlanOptions { max_object: Some(1), memory: None, ..options(Capacity::Bytes(1), Warmup::NONE) };
@@ -473,7 +473,7 @@ mod tests {
         let point = default.recommendation.as_ref().expect("a cache").point;
         assert!((point.miss_ratio - 0.500_5).abs() < 1e-9 && point.byte_load_ratio > 0.999, "{point:?}");
         let note = " - 1,000 requests with 100.0 % of the bytes are for objects above 1.00 MiB, which the cache does not store: --max-object 8MiB plans for them.";
-        assert!(words(&default).contains(note), "{}", words(&default));
+        assert!(text_in_one_line(&default).contains(note), "{}", text_in_one_line(&default));
         assert!(!testing::rendered(&default, "text").contains("max_object"));
         let larger =
             planned(&lines, &PlanOptions { max_object: Some(8 << 20), ..room.clone() }).expect("a plan");
@@ -483,7 +483,7 @@ mod tests {
             (point.byte_miss_ratio - 0.2).abs() < 1e-3 && (point.byte_load_ratio - 0.2).abs() < 1e-3,
             "{point:?}"
         );
-        let text = words(&larger);
+        let text = text_in_one_line(&larger);
         assert!(
             text.contains(" Bytes from the origin: 954 MiB of the 4.66 GiB of all requested objects. "),
             "{text}"
@@ -533,7 +533,7 @@ mod tests {
             let latency = LatencyOption::Fixed(Duration::from_millis(latency_ms));
             let options = PlanOptions { latency, ..options(Capacity::Bytes(64 << 20), Warmup::NONE) };
             let plan = planned(&lines, &options).expect("a plan");
-            assert!(words(&plan).contains(" Hit ratio 50.0 %; "), "{}", words(&plan));
+            assert!(text_in_one_line(&plan).contains(" Hit ratio 50.0 %; "), "{}", text_in_one_line(&plan));
         }
     }
 

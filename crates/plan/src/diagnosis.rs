@@ -10,7 +10,7 @@ use stockade_model::units::{format_count, format_span};
 pub(crate) use self::urls::UrlSample;
 use crate::{
     CacheSetup, Capacity, PlanOptions,
-    curve::{CurveSettings, Lifetime, Point, TTLS_S, sample},
+    curve::{CurveSettings, Lifetime, Point, TTL_GRID_S, sample},
     recommend::Recommendation,
     replay::Ttl,
     report::percent,
@@ -221,7 +221,7 @@ fn few_hits(whole: &Trace, settings: &CurveSettings, chosen: &Recommendation) ->
     if most - now < GAIN_MIN {
         return None;
     }
-    let ttls = TTLS_S.into_iter().filter(|ttl_s| ttl_s * SECOND_NS > ttl_ns);
+    let ttls = TTL_GRID_S.into_iter().filter(|ttl_s| ttl_s * SECOND_NS > ttl_ns);
     let (ttl_s, hit_ratio) = ttls
         .map(|ttl_s| (ttl_s, hits(Ttl::Fixed(ttl_s * SECOND_NS))))
         .find(|(_, hits)| *hits >= ENOUGH * most)?;

@@ -351,7 +351,7 @@ fn bytes_sentence(plan: &CachePlan) -> Option<String> {
 }
 
 /// Objects that the recommended cache does not store, in one sentence; `None`: it stores all.
-fn large_objects(plan: &CachePlan) -> Option<String> {
+fn unstored_objects_sentence(plan: &CachePlan) -> Option<String> {
     let chosen = plan.recommendation.as_ref().ok()?;
     let entry_max = plan.settings.entry_max(chosen.capacity)?;
     let entry = |bytes: u32| plan.settings.entry_bytes(bytes);
@@ -463,7 +463,7 @@ fn notes(plan: &CachePlan) -> Vec<String> {
             percent(plan.trace.sampled_share())
         ));
     }
-    notes.extend(large_objects(plan));
+    notes.extend(unstored_objects_sentence(plan));
     notes
 }
 

@@ -77,15 +77,15 @@ impl PartitionKeys {
     }
 
     /// The sum of the weights of its keys. Its share of the requests is this over the sum of all partitions.
-    pub(super) fn mass(&self) -> f64 {
+    pub(super) fn weight_sum(&self) -> f64 {
         match self.law {
             Law::Uniform => f64::from(self.count),
-            Law::Zipf(draws) => self.zipf_mass(draws.exponent),
+            Law::Zipf(draws) => self.zipf_weight_sum(draws.exponent),
         }
     }
 
     /// The first keys one by one, the others with the Euler-Maclaurin formula, which is exact to 12 digits there.
-    fn zipf_mass(&self, exponent: f64) -> f64 {
+    fn zipf_weight_sum(&self, exponent: f64) -> f64 {
         const ONE_BY_ONE: u32 = 32;
         let near = self.count.min(ONE_BY_ONE);
         let sum: f64 = (0..near).rev().map(|key| weight(exponent, self.rank(key))).sum();

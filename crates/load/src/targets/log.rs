@@ -217,7 +217,7 @@ impl AccessLog {
     }
 
     /// The same within `duration`; a shorter log repeats. The gap between two rounds is the mean gap between requests.
-    pub fn due_times_for(&self, duration: Duration) -> Result<Arc<[Duration]>, ReplayError> {
+    pub fn due_times_within(&self, duration: Duration) -> Result<Arc<[Duration]>, ReplayError> {
         let gaps = u32::try_from(self.requests.len().saturating_sub(1)).unwrap_or(u32::MAX);
         let gap = self.duration().checked_div(gaps).unwrap_or_default();
         // A log whose requests all have the same time does not repeat.

@@ -50,7 +50,7 @@ fn parameter_that_makes_a_key_of_each_request_is_named() {
         "{hit_ratio_without}"
     );
     let text = "1,000 keys differ in parameters only, 10 are left without cb, and their responses have the same size: --drop-parameters cb has a hit ratio of 8";
-    for format in FORMATS.names() {
+    for format in FORMATS.parsed_names() {
         let words = if format == "json" { "\"parameters\"" } else { text };
         let page =
             testing::rendered(&plan, format).replace("<span class=\"option\">", "").replace("</span>", "");

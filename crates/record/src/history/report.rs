@@ -8,7 +8,7 @@ use serde_json::json;
 use stockade_model::registry::{Registry, ReportFormat};
 
 use super::{History, Series, SeriesChange};
-use crate::compare::{Judgement, report::percent};
+use crate::compare::{ChangeVerdict, report::percent};
 
 /// Writes a history in one format.
 pub type Render = fn(&History<'_>) -> String;
@@ -33,9 +33,9 @@ pub static FORMATS: Registry<ReportFormat<Render>> = Registry::new(&[
 ]);
 
 impl SeriesChange<'_> {
-    fn verdict(&self) -> &'static str {
-        match self.judgement {
-            Some(Judgement::Better) => "better",
+    fn verdict_name(&self) -> &'static str {
+        match self.verdict {
+            Some(ChangeVerdict::Better) => "better",
             Some(_) => "worse",
             None => "changed",
         }
@@ -82,7 +82,7 @@ fn result(history: &History<'_>) -> String {
 /// The number of changes in all series, by verdict: `1 worse, 0 better`.
 fn counts(history: &History<'_>) -> String {
     let all: Vec<_> = history.series.iter().flat_map(Series::changes).collect();
-    let of = |verdict: &str| all.iter().filter(|change| change.verdict() == verdict).count();
+    let of = |verdict: &str| all.iter().filter(|change| change.verdict_name() == verdict).count();
     let changed = match of("changed") {
         0 => String::new(),
         count => format!(", {count} changed"),
@@ -122,7 +122,7 @@ fn csv(history: &History<'_>) -> String {
                 series.arm,
                 series.metric.name,
                 &figure,
-                change.map_or("", SeriesChange::verdict),
+                change.map_or("", SeriesChange::verdict_name),
                 &record.started_at,
                 record.commit.as_deref().unwrap_or_default(),
                 &record.stockade,
@@ -167,7 +167,7 @@ fn json_report(history: &History<'_>) -> String {
                 "before": change.before,
                 "after": change.after,
                 "change": change.ratio,
-                "verdict": change.verdict(),
+                "verdict": change.verdict_name(),
                 "also_changed": change.differences(),
             })
         });

@@ -446,7 +446,7 @@ fn heat(points: &Points, arms: &[ArmSeconds<'_>]) -> PlotData {
     plot.kind = PlotKind::Heat;
     plot.cells_per_decade = HEAT_CELLS_PER_DECADE;
     for arm in arms {
-        let mut cells: Vec<Vec<i64>> = arm.groups.iter().map(|group| cells(group)).collect();
+        let mut cells: Vec<Vec<i64>> = arm.groups.iter().map(|group| heat_counts(group)).collect();
         cells.truncate(arm.points);
         if arm.is_live || cells.iter().any(|second| !second.is_empty()) {
             plot.views.push(arm.name.to_owned());
@@ -462,8 +462,8 @@ fn live_view(arms: &[ArmSeconds<'_>]) -> usize {
     arms.iter().position(|arm| arm.is_live).unwrap_or_default()
 }
 
-/// Pairs of cell and count.
-fn cells(moments: &[&Moment]) -> Vec<i64> {
+/// Pairs of cell of the heat map and count, one after the other, over all moments.
+fn heat_counts(moments: &[&Moment]) -> Vec<i64> {
     let mut sums: BTreeMap<i16, u64> = BTreeMap::new();
     for (cell, count) in moments.iter().flat_map(|moment| &moment.heat) {
         *sums.entry(*cell).or_default() += count;
