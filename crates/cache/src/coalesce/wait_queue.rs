@@ -56,7 +56,7 @@ impl WaitQueue {
         }
     }
 
-    /// The first waiter that satisfies `is`, with its waiter.
+    /// The first waiter that satisfies `is`, with its position.
     pub(crate) fn find_first(
         &mut self,
         is: impl Fn(&QueuedWaiter) -> bool,
