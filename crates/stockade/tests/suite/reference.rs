@@ -1,13 +1,7 @@
 //! The generated blocks of the book agree with the program, and those of README.md with the results of the benches. A block stands
 //! between `<!-- generated: NAME -->` and `<!-- end -->` in a page of docs/reference, in docs/explanation/architecture.md or in README.md.
 
-use std::{
-    collections::BTreeSet,
-    env, fs,
-    path::{Path, PathBuf},
-    process::Command,
-    time::Duration,
-};
+use std::{collections::BTreeSet, env, fs, path::PathBuf, process::Command, time::Duration};
 
 use serde_json::Value;
 use stockade_cache::{
@@ -41,6 +35,8 @@ use stockade_record::{
 };
 use stockade_source::SOURCES;
 
+use super::support::root;
+
 const REWRITE: &str = "UPDATE_REFERENCE=1 cargo test -p stockade --all-features --test suite reference";
 
 const START: &str = "<!-- generated: ";
@@ -50,7 +46,7 @@ const END: &str = "<!-- end -->";
 const STATISTICS: [&str; 9] = ["min", "mean", "p50", "p75", "p90", "p95", "p99", "p999", "max"];
 
 fn docs() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
+    root().join("docs")
 }
 
 #[test]

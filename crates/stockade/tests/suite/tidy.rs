@@ -10,6 +10,8 @@ use std::{
 use cargo_metadata::{CargoOpt, DependencyKind, Metadata, MetadataCommand};
 use stockade_load::sample::FailureClass;
 
+use super::support::root;
+
 /// The crates that each crate may import, as in ARCHITECTURE.md.
 const GRAPH: [(&str, &[&str]); 14] = [
     ("stockade-http", &["stockade-model"]),
@@ -158,10 +160,6 @@ const LARGE_TRAITS: [(&str, &str, usize, &str); 5] = [
 
 /// A longer file has a part that should be its own module.
 const LINES_MAX: usize = 800;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace")
-}
 
 fn metadata() -> Metadata {
     MetadataCommand::new().manifest_path(root().join("Cargo.toml")).no_deps().exec().expect("cargo metadata")
