@@ -168,7 +168,7 @@ impl LimitBounds {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "between 0 and `most`, rounded up"
+            reason = "between 0 and `max`, rounded"
         )]
         let cleared = (max as f64 * reclaim).round() as usize;
         Self { max, reclaim_to: max - cleared.min(max) }

@@ -32,13 +32,15 @@ const TTL: Duration = Duration::from_mins(1);
 const SWR: Duration = Duration::from_secs(10);
 /// Of a bound on staleness without a ttl, this part is `swr` at most.
 const SWR_DIVISOR: u32 = 7;
-/// Sizes are powers of two: these numbers of sizes below and above the room that is given,
+/// Sizes are powers of two. Where room is given: the number of sizes below it.
 const SIZES_BELOW: i32 = 5;
+/// The number of sizes above it.
 const SIZES_ABOVE: i32 = 4;
-/// or this number up to twice the room beyond which more saves less than [`SAVED_MIN`] of the loads.
+/// Where no room is given: the number of sizes, up to twice the room beyond which more saves less than [`SAVED_MIN`] of the loads.
 const SIZES: usize = 10;
-/// Powers of two below the size of all objects that are examined for it.
+/// Powers of two below the size of all objects that are examined for that room.
 const SIZES_EXAMINED: u32 = 24;
+/// The share of the loads that more room has to save.
 const SAVED_MIN: f64 = 0.01;
 /// With a smaller share of requests by bots the plan without them is the same.
 const BOTS_SHARE_MIN: f64 = 0.03;

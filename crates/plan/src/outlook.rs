@@ -44,9 +44,9 @@ pub struct Outlook {
     pub planned: Outcome,
     /// Each ttl, ascending, for all routes, with the `swr` of the plan; none if values never expire in it or the log has ttls.
     pub ttls: Vec<(u64, Outcome)>,
-    /// The rate of the log times this,
+    /// The rate of more traffic, as a multiple of the log's.
     pub growth: f64,
-    /// with its outcome.
+    /// With the rate of the log times `growth`.
     pub more_traffic: Outcome,
     /// One more node with a cache of the same size.
     pub one_more_node: Outcome,
