@@ -473,6 +473,33 @@ fn only_the_binary_prints() {
     }
 }
 
+/// Modules of tests, and those that have the properties of parsers for `fuzz/`.
+const UNMAPPED: [&str; 4] = ["fuzzing", "oracles", "testing", "tests"];
+
+#[test]
+fn architecture_names_each_module_of_the_crates_with_a_table() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
+    let (crates, _) = text.split_once("\n## A request\n").expect("the section after the crates");
+    let sections: Vec<_> = crates.split("\n### ").skip(1).collect();
+    assert!(sections.len() >= 10, "{}", sections.len());
+    let mut missing = Vec::new();
+    for section in sections {
+        let name = section.lines().next().expect("a heading");
+        let named: BTreeSet<&str> = section
+            .split('`')
+            .skip(1)
+            .step_by(2)
+            .flat_map(|code| code.split(|c: char| !c.is_alphanumeric() && c != '_'))
+            .collect();
+        let library = root().join("crates").join(name).join("src/lib.rs");
+        let library = fs::read_to_string(&library).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let modules = library.lines().filter_map(|line| line.split_once("mod ")?.1.strip_suffix(';'));
+        let unnamed = modules.filter(|module| !named.contains(module) && !UNMAPPED.contains(module));
+        missing.extend(unnamed.map(|module| format!("{name}::{module}")));
+    }
+    assert!(missing.is_empty(), "ARCHITECTURE.md lacks {missing:?}");
+}
+
 /// docs/reference is generated from the registries of metrics, presets, flags, formats and settings: tests/suite/reference.rs.
 #[test]
 fn every_preset_is_in_the_guide() {
