@@ -474,7 +474,8 @@ mod tests {
         let default = planned(&lines, &room).expect("a plan");
         let point = default.recommendation.as_ref().expect("a cache").point;
         assert!((point.miss_ratio - 0.500_5).abs() < 1e-9 && point.byte_load_ratio > 0.999, "{point:?}");
-        let note = " - 1,000 requests with 100.0 % of the bytes are for objects above 1.00 MiB, which the cache does not store: --max-object 8MiB plans for them.";
+        let note = " - 1,000 requests with 100.0 % of the bytes are for objects above 1.00 MiB, \
+         which the cache does not store: --max-object 8MiB plans for them.";
         assert!(words(&default).contains(note), "{}", words(&default));
         assert!(!testing::rendered(&default, "text").contains("max_object"));
         let larger =
