@@ -87,7 +87,8 @@ pub enum CoordinatorError {
         labels: String,
     },
     /// No agent is free for a server.
-    #[error("no agent with --serve and the label {label} is free for the {} after {} s{others}; start one: stockade agent --nats {url} --serve ADDRESS --label {label}", role.name(), waited.as_secs())]
+    #[error("no agent with --serve and the label {label} is free for the {} after {} s{others}; \
+     start one: stockade agent --nats {url} --serve ADDRESS --label {label}", role.name(), waited.as_secs())]
     NoServerAgent {
         /// The role of the server.
         role: Role,

@@ -125,7 +125,7 @@ impl<K: Hash + Eq + Clone, T: Clone> Coalescer<K, T> {
     }
 
     /// Joins the load of `key`, or starts one. `deadline` maps the start of the load to the deadline of this
-    /// caller's wait. If this caller starts the load, a waiter leads a second load after `hedge_after`; `None`: never.
+    /// caller's wait. If this caller starts the load, a waiter leads a further load after each `hedge_after`; `None`: never.
     ///
     /// `find_stored` is called before a load would start, under the lock. A leader stores its result before it frees
     /// the key, so a caller that finds the key free and nothing stored is the first. Without this check two loads
@@ -468,7 +468,7 @@ impl<K: Hash + Eq, T: Clone> WaitTimer<K, T> {
         Self { watch: Waiter::watch(load, None, false, runtime).0, runtime }
     }
 
-    /// Wakes waiters whose deadline has passed, and one that is to lead a second load. Returns the next such time;
+    /// Wakes waiters whose deadline has passed, and one that is to lead a further load. Returns the next such time;
     /// `None`: no waiter has one, and the next one gets a new timer.
     pub fn expire(&self, now: Time) -> Option<Time> {
         let load = &self.watch.load;
@@ -539,7 +539,7 @@ struct LoadState<T> {
     timers: SmallVec<[(RuntimeId, Time); 1]>,
 }
 
-/// When waiters lead a second load while the first leader is at work.
+/// When waiters lead a further load while the first leader is at work.
 #[derive(Debug)]
 struct Hedges {
     every: Duration,
@@ -671,7 +671,7 @@ impl<T> LoadState<T> {
         }
     }
 
-    /// Returns the wakers of expired waiters and of one that is to lead a second load, and the next such time.
+    /// Returns the wakers of expired waiters and of one that is to lead a further load, and the next such time.
     fn expire(&mut self, now: Time, runtime: RuntimeId, budget: &HedgeBudget) -> (Vec<Waker>, Option<Time>) {
         let (mut wakers, mut next) = self.queue.expire(now);
         if let Some(hedges) = &mut self.hedges

@@ -32,13 +32,15 @@ const TTL: Duration = Duration::from_mins(1);
 const SWR: Duration = Duration::from_secs(10);
 /// Of a bound on staleness without a ttl, this part is `swr` at most.
 const SWR_DIVISOR: u32 = 7;
-/// Sizes are powers of two: these numbers of sizes below and above the room that is given,
+/// Sizes are powers of two. Where room is given: the number of sizes below it.
 const SIZES_BELOW: i32 = 5;
+/// The number of sizes above it.
 const SIZES_ABOVE: i32 = 4;
-/// or this number up to twice the room beyond which more saves less than [`SAVED_MIN`] of the loads.
+/// Where no room is given: the number of sizes, up to twice the room beyond which more saves less than [`SAVED_MIN`] of the loads.
 const SIZES: usize = 10;
-/// Powers of two below the size of all objects that are examined for it.
+/// Powers of two below the size of all objects that are examined for that room.
 const SIZES_EXAMINED: u32 = 24;
+/// The share of the loads that more room has to save.
 const SAVED_MIN: f64 = 0.01;
 /// With a smaller share of requests by bots the plan without them is the same.
 const BOTS_SHARE_MIN: f64 = 0.03;
@@ -472,7 +474,8 @@ mod tests {
         let default = planned(&lines, &room).expect("a plan");
         let point = default.recommendation.as_ref().expect("a cache").point;
         assert!((point.miss_ratio - 0.500_5).abs() < 1e-9 && point.byte_load_ratio > 0.999, "{point:?}");
-        let note = " - 1,000 requests with 100.0 % of the bytes are for objects above 1.00 MiB, which the cache does not store: --max-object 8MiB plans for them.";
+        let note = " - 1,000 requests with 100.0 % of the bytes are for objects above 1.00 MiB, \
+         which the cache does not store: --max-object 8MiB plans for them.";
         assert!(text_in_one_line(&default).contains(note), "{}", text_in_one_line(&default));
         assert!(!testing::rendered(&default, "text").contains("max_object"));
         let larger =

@@ -95,7 +95,8 @@ impl fmt::Display for Finding {
                 };
                 write!(
                     f,
-                    "{} keys differ in parameters only, {} are left without {names}{evidence}: --drop-parameters {names} has a hit ratio of {} instead of {} (among {} requests).",
+                    "{} keys differ in parameters only, {} are left without {names}{evidence}: \
+                     --drop-parameters {names} has a hit ratio of {} instead of {} (among {} requests).",
                     format_count(*keys as u64),
                     format_count(*keys_left as u64),
                     percent(*hit_ratio_without),
@@ -125,7 +126,8 @@ impl fmt::Display for Finding {
             }
             Self::MergedHosts { hosts, share } => write!(
                 f,
-                "{} hosts have paths in common, with responses of other sizes, and the plan takes them for one page in {} of the requests: --by-host keeps them apart.",
+                "{} hosts have paths in common, with responses of other sizes, and the plan \
+                 takes them for one page in {} of the requests: --by-host keeps them apart.",
                 format_count(*hosts as u64),
                 percent(*share)
             ),

@@ -11,6 +11,8 @@
 
 use std::ops::Range;
 
+use stockade_model::seed::mixed;
+
 use crate::{
     curve::{CurveSettings, Lifetime, Point, SAMPLE_KEYS_MIN, TTL_GRID_S},
     peaks::Peaks,
@@ -44,9 +46,9 @@ pub struct Outlook {
     pub planned: ConditionFigures,
     /// Each ttl, ascending, for all routes, with the `swr` of the plan; none if values never expire in it or the log has ttls.
     pub ttls: Vec<(u64, ConditionFigures)>,
-    /// The rate of the log times this,
+    /// The rate of more traffic, as a multiple of the log's.
     pub growth: f64,
-    /// with its figures.
+    /// With the rate of the log times `growth`.
     pub more_traffic: ConditionFigures,
     /// One more node with a cache of the same size.
     pub one_more_node: ConditionFigures,
@@ -196,11 +198,7 @@ pub(crate) fn span_s(trace: &Trace) -> f64 {
 
 /// True if the request of this position goes to the first of two nodes: by chance, the same in each run.
 fn is_of_first(position: usize) -> bool {
-    // The finalizer of SplitMix64.
-    let mut bits = (position as u64).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (bits ^ (bits >> 31)) & 1 == 0
+    mixed((position as u64).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)) & 1 == 0
 }
 
 impl Trace {

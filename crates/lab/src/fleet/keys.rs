@@ -104,12 +104,12 @@ impl PartitionKeys {
     }
 
     /// A key from 0 to `count - 1`; lower keys are more popular.
-    pub(super) fn draw(&self, rng: &mut Rng) -> u32 {
-        let Law::Zipf(draws) = self.law else { return rng.random_range(0..self.count) };
+    pub(super) fn draw(&self, random: &mut Rng) -> u32 {
+        let Law::Zipf(draws) = self.law else { return random.random_range(0..self.count) };
         let ZipfDraws { exponent, from, to, accepted } = draws;
         let half = self.stride / 2.0;
         loop {
-            let at = to + rng.random::<f64>() * (from - to);
+            let at = to + random.random::<f64>() * (from - to);
             let rank = inverse(exponent, at);
             #[expect(
                 clippy::cast_possible_truncation,

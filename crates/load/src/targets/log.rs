@@ -6,8 +6,8 @@
 //!
 //! **Requests.** Paths are requested at a [`BaseUrl`]; of an absolute URL only the path is used, and its host where the hosts of
 //! the log are sent ([`HostHeader::Logged`]). A key of a trace is a path. Logs have no bodies, so GET and HEAD are replayed and
-//! other methods are [skipped](SkipReason) and counted, unless [`ReplayedMethods::All`] wants them without. So are lines without a request (`-`, or the bytes of a TLS handshake) and
-//! bad lines. `User-Agent` and `Referer` are not replayed.
+//! other methods are [skipped](SkipReason) and counted, unless [`ReplayedMethods::All`] wants them without. So are lines without a request
+//! (`-`, or the bytes of a TLS handshake) and bad lines. `User-Agent` and `Referer` are not replayed.
 //!
 //! **Times.** Servers log a request when it ends, so lines are sorted by time; equal times keep their order. If all times
 //! are whole seconds, the k requests of a second are spread evenly over it: all at its start would be bursts that did not

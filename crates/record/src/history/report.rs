@@ -26,7 +26,8 @@ pub static FORMATS: Registry<ReportFormat<Render>> = Registry::new(&[
     ),
     ReportFormat::new(
         "json",
-        "`series`, each with `points` (`started_at`, `commit`, `stockade`, `record`, `figure`) and `changes` (`before`, `after`, `change` as after / before, `verdict`, `also_changed`)",
+        "`series`, each with `points` (`started_at`, `commit`, `stockade`, `record`, `figure`) \
+         and `changes` (`before`, `after`, `change` as after / before, `verdict`, `also_changed`)",
         json_report,
     ),
     ReportFormat::new("html", "a page with a chart for each series, those with a change first", html::render),

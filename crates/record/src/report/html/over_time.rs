@@ -58,7 +58,7 @@ const PLOTS: &[TimePlot] = &[
         view: 0,
         lines: &[
             line("requests", |of| of.rate(|moment| moment.outcomes.requests())),
-            dashed("source loads", |of| of.rate(|moment| moment.source_loads)),
+            dashed("source loads", |of| of.known_rate(|moment| moment.source_loads)),
         ],
         picture: Some("requests"),
     },
@@ -148,10 +148,14 @@ struct Seconds<'a> {
 }
 
 impl Seconds<'_> {
-    #[expect(clippy::unnecessary_wraps, reason = "other figures of a second may be missing")]
     fn rate(&self, figure: impl Fn(&Moment) -> u64) -> Option<f64> {
-        let sum: u64 = self.moments.iter().map(|moment| figure(moment)).sum();
-        Some(sum as f64 / self.count as f64)
+        self.known_rate(|moment| Some(figure(moment)))
+    }
+
+    /// `None`: a second lacks the figure.
+    fn known_rate(&self, figure: impl Fn(&Moment) -> Option<u64>) -> Option<f64> {
+        let sum: Option<u64> = self.moments.iter().map(|moment| figure(moment)).sum();
+        Some(sum? as f64 / self.count as f64)
     }
 
     fn most(&self, figure: fn(&Moment) -> Option<f64>) -> Option<f64> {
