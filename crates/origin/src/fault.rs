@@ -52,14 +52,26 @@ impl BrokenResponse {
             Fault::Malformed => return without_body(BrokenHead::Malformed),
             Fault::Reset | Fault::Cut => {}
         }
+        let bytes = response.body.len() / 2;
+        Self::cut(response, bytes, termination, is_head_request)
+    }
+
+    /// A response that ends after this many bytes of its body, or within its head if it has no body.
+    pub(crate) fn cut(
+        response: BufferedResponse,
+        bytes: usize,
+        termination: Termination,
+        is_head_request: bool,
+    ) -> Self {
         let BufferedResponse { status, mut headers, body } = response;
         if !is_without_body(status) {
             headers.insert(CONTENT_LENGTH, body.len().into());
         }
         if is_head_request || body.is_empty() || is_without_body(status) {
-            return without_body(BrokenHead::Truncated(status, headers));
+            let head = BrokenHead::Truncated(status, headers);
+            return Self { head, body_start: Bytes::new(), termination };
         }
-        let body_start = body.slice(..body.len() / 2);
+        let body_start = body.slice(..bytes.min(body.len()));
         Self { head: BrokenHead::Complete(status, headers), body_start, termination }
     }
 }

@@ -7,6 +7,7 @@
 //! - `fetch`, `memfd` and `content`: the bodies that routes serve.
 //! - `response` and `fault`: what a response carries of a body (conditions, ranges, HEAD, faults). Pure.
 //! - `counters`, `routes` and `state`: the recipes in force, shared by all listeners.
+//! - `script`: responses that a program chooses in place of recipes.
 //! - `connection_state`, `body` and `stream`: one connection. `admin` and `service`: its requests.
 //! - `certificate`, `connection` and `server`: sockets and threads.
 //!
@@ -32,6 +33,7 @@ mod memfd;
 pub mod recipe;
 mod response;
 mod routes;
+mod script;
 mod server;
 mod service;
 pub mod stages;
@@ -40,6 +42,7 @@ mod stream;
 
 pub use certificate::{CertificateError, CertificateSource};
 pub use fetch::FetchError;
+pub use script::{ResponseEnding, Script, ScriptedResponse};
 pub use server::{Origin, OriginOptions, OriginStartError, RecipeText};
 pub use state::AddRecipesError;
 

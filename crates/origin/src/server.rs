@@ -24,6 +24,7 @@ use crate::{
     certificate::{CertificateError, CertificateSource, ServerTls},
     connection,
     connection_state::ListenerContext,
+    script::Script,
     service::respond_with_admin_page,
     state::{AddRecipesError, OriginState},
 };
@@ -60,6 +61,8 @@ pub struct OriginOptions {
     pub certificate: Option<CertificateSource>,
     /// The first recipes.
     pub recipes: Option<RecipeText>,
+    /// Chooses the response to each request in place of recipes.
+    pub script: Option<Arc<dyn Script>>,
 }
 
 impl Default for OriginOptions {
@@ -74,6 +77,7 @@ impl Default for OriginOptions {
             is_clock_held: false,
             certificate: None,
             recipes: None,
+            script: None,
         }
     }
 }

@@ -26,6 +26,7 @@ use crate::{
     fault::{BrokenHead, BrokenResponse, Termination},
     response::{BufferedResponse, is_without_body, status_text},
     routes::{Disposition, OriginRoute},
+    script::{ResponseEnding, Script},
     stages::Fault,
     state::OriginState,
 };
@@ -60,6 +61,9 @@ pub(crate) async fn respond(connection: Arc<OriginConnection>, request: Request<
     };
     if let Some(rejection) = discard_body(body, &listener.time, counters).await {
         return finish(rejection, guard);
+    }
+    if let Some(script) = &listener.state.script {
+        return respond_from_script(&connection, &**script, &head, guard).await;
     }
     if ![Method::GET, Method::POST, Method::HEAD].contains(&head.method) {
         return finish(BufferedResponse::text(StatusCode::NOT_FOUND, "not found"), guard);
@@ -136,7 +140,26 @@ async fn respond_from_route(
     })
 }
 
-/// Over HTTP/1.1 the connection carries the fault out. Over HTTP/2 the stream ends, and the connection stays open.
+/// The script counts requests itself.
+async fn respond_from_script(
+    connection: &Arc<OriginConnection>,
+    script: &dyn Script,
+    head: &Parts,
+    guard: OpenRequestGuard,
+) -> ServiceResult {
+    let time = &connection.listener.time;
+    let began = time.now();
+    let response = script.respond(head);
+    let latency = if response.ending == ResponseEnding::Silent { SILENCE_MAX } else { response.latency };
+    time.sleep_until(began + latency).await;
+    let is_head_request = head.method == Method::HEAD;
+    match response.sent(is_head_request) {
+        Ok(response) => Ok(to_http(response, is_head_request, OriginBody::whole, Some(guard))),
+        Err(broken) => send_broken(connection, *broken, head, guard).await,
+    }
+}
+
+/// Carries out the fault of a stage.
 async fn respond_with_fault(
     connection: &Arc<OriginConnection>,
     fault: Fault,
@@ -151,6 +174,17 @@ async fn respond_with_fault(
         time.sleep_until(time.now() + SILENCE_MAX).await;
     }
     let broken = BrokenResponse::new(fault, response, head.method == Method::HEAD);
+    send_broken(connection, broken, head, guard).await
+}
+
+/// Over HTTP/1.1 the connection sends it in place of hyper. Over HTTP/2 the stream ends, and the connection stays open.
+async fn send_broken(
+    connection: &Arc<OriginConnection>,
+    broken: BrokenResponse,
+    head: &Parts,
+    guard: OpenRequestGuard,
+) -> ServiceResult {
+    let time = &connection.listener.time;
     if head.version != Version::HTTP_2 {
         connection.set_broken(broken);
         // The connection drops this future when it has carried out the fault.

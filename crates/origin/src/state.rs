@@ -24,6 +24,7 @@ use crate::{
     fetch::{FetchError, FetchFailure, FetchKey, fetch_all},
     recipe::{Recipe, RecipeError, parse},
     routes::{OriginRoute, RouteClock, RouteTable},
+    script::Script,
     server::OriginOptions,
 };
 
@@ -32,6 +33,8 @@ const CONTENTS_BYTES_MAX: u64 = 1 << 30;
 
 pub(crate) struct OriginState {
     pub(crate) routes: ArcSwap<RouteTable>,
+    /// In place of routes.
+    pub(crate) script: Option<Arc<dyn Script>>,
     /// Notified after `routes` has changed.
     pub(crate) changed: watch::Sender<()>,
     /// Counters of requests that match no route.
@@ -92,6 +95,7 @@ impl OriginState {
     pub(crate) fn new(options: &OriginOptions, certificate: Option<String>) -> Self {
         Self {
             routes: ArcSwap::default(),
+            script: options.script.clone(),
             changed: watch::Sender::new(()),
             unrouted: RouteCounters::default(),
             open_requests: Gauge::default(),

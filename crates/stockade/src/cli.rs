@@ -2,6 +2,8 @@
 
 #[cfg(feature = "http")]
 mod agents;
+#[cfg(feature = "http")]
+mod audit;
 mod help;
 #[cfg(feature = "http")]
 mod http;
@@ -34,6 +36,8 @@ use stockade_source::SOURCES;
 pub use agents::NatsArgs;
 #[cfg(feature = "http")]
 pub use agents::{AgentArgs, OnArgs, PlaceArgs};
+#[cfg(feature = "http")]
+pub use audit::{AuditArgs, FailingAnswer};
 pub use help::{CompletionsArgs, ManArgs};
 #[cfg(feature = "http")]
 pub use http::{AppArgs, OriginArgs, ParentArgs, ProxyArgs};
@@ -86,6 +90,9 @@ pub enum Command {
     Run(Box<RunArgs>),
     /// Run the published stampede test: N workers, cold cache, every strategy
     Stampede(StampedeArgs),
+    /// Examine an HTTP cache: play its origin and its users, and say what it does
+    #[cfg(feature = "http")]
+    Audit(AuditArgs),
     /// Serve HTTP by a recipe: slow, failing, broken, on schedule
     #[cfg(feature = "http")]
     Origin(OriginArgs),
@@ -127,7 +134,7 @@ pub enum Command {
 pub fn unavailable(words: &[String]) -> crate::exit::CommandError {
     let command = words.first().map_or("", String::as_str);
     crate::exit::CommandError::Usage(match command {
-        "agent" | "load" | "origin" | "proxy" => format!(
+        "agent" | "audit" | "load" | "origin" | "proxy" => format!(
             "this build has no command `{command}`: build it with the default features, or with `--features http`"
         ),
         _ => format!("unknown command `{command}`: see `stockade --help`"),

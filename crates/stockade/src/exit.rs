@@ -73,6 +73,12 @@ pub enum CommandError {
     AllFailed { requests: u64, classes: String },
     #[cfg(feature = "http")]
     #[error(transparent)]
+    Audit(#[from] stockade_audit::AuditError),
+    #[cfg(feature = "http")]
+    #[error("cannot start the cache: {0}")]
+    Service(#[from] stockade_audit::ServiceError),
+    #[cfg(feature = "http")]
+    #[error(transparent)]
     Telemetry(#[from] TelemetryError),
     #[cfg(feature = "http")]
     #[error(transparent)]
@@ -183,7 +189,7 @@ impl CommandError {
             #[cfg(feature = "http")]
             Self::Telemetry(error) => error.is_usage(),
             #[cfg(feature = "http")]
-            Self::Ui(_) | Self::AllFailed { .. } => false,
+            Self::Audit(_) | Self::Service(_) | Self::Ui(_) | Self::AllFailed { .. } => false,
             #[cfg(feature = "http")]
             Self::Plan(_) | Self::Config(_) => true,
             #[cfg(feature = "http")]

@@ -21,6 +21,8 @@ mod agents;
 mod allocator;
 #[cfg(feature = "http")]
 mod app;
+#[cfg(feature = "http")]
+mod audit;
 mod check;
 #[cfg(feature = "http")]
 mod child;
@@ -76,6 +78,8 @@ fn main() -> ExitCode {
         Command::Ui(args) => ui::ui(&args),
         Command::Completions(args) => completions::completions(&args),
         Command::Man(args) => man::man(&args),
+        #[cfg(feature = "http")]
+        Command::Audit(args) => audit::audit(&args),
         #[cfg(feature = "http")]
         Command::Origin(args) => origin::origin(args),
         #[cfg(feature = "http")]

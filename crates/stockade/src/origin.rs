@@ -36,6 +36,7 @@ pub fn origin(args: OriginArgs) -> Result<Exit, CommandError> {
         is_clock_held: args.hold,
         certificate,
         recipes: args.recipe.as_deref().map(read_recipe).transpose()?,
+        script: None,
     })?;
     // Before a parent can know of this process and stop it.
     let stopped = stop_signal()?;

@@ -66,7 +66,7 @@ const RECIPES: &str = "A recipe:
 docs/reference/recipes.md has all fields. POST it to /_admin/add_recipe at any time.";
 
 /// An address and a port; a port alone is on the loopback.
-fn address(text: &str) -> Result<SocketAddr, String> {
+pub fn address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = text.trim_start_matches(':').parse() {
         return Ok((Ipv4Addr::LOCALHOST, port).into());
     }

@@ -1,6 +1,7 @@
 //! The command line as a user meets it: real processes, real files, the contract that scripts depend
 //! on.
 
+mod audit;
 mod browser;
 mod ci;
 mod compare;

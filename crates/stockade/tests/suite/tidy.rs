@@ -13,8 +13,9 @@ use stockade_load::sample::FailureClass;
 use super::support::root;
 
 /// The crates that each crate may import, as in ARCHITECTURE.md.
-const GRAPH: [(&str, &[&str]); 14] = [
+const GRAPH: [(&str, &[&str]); 15] = [
     ("stockade-http", &["stockade-model"]),
+    ("stockade-audit", &["stockade-http", "stockade-model", "stockade-origin", "stockade-services"]),
     ("stockade-model", &[]),
     ("stockade-services", &[]),
     ("stockade-record", &["stockade-cache", "stockade-model"]),
@@ -45,6 +46,7 @@ const GRAPH: [(&str, &[&str]); 14] = [
         "stockade",
         &[
             "stockade-agents",
+            "stockade-audit",
             "stockade-cache",
             "stockade-http",
             "stockade-lab",

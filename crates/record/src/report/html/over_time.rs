@@ -373,7 +373,7 @@ pub(super) fn last_point(moments: &[Moment], seconds: u64) -> Option<LivePoint> 
     );
     ys.insert(HEAT_AT, Column(Vec::new()));
     let disturbed = group.iter().any(|moment| moment.is_disturbed);
-    Some(LivePoint { at, x, ys, cells: cells(&group), heat: HEAT_AT, disturbed })
+    Some(LivePoint { at, x, ys, cells: heat_counts(&group), heat: HEAT_AT, disturbed })
 }
 
 /// The stages until the end of a load, in seconds, that are not as the first one.

@@ -1,0 +1,56 @@
+//! An answer to a question about a cache.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// How well a cache does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mark {
+    /// As well as any cache can.
+    Best,
+    Good,
+    /// The origin or the users suffer, and no answer is wrong.
+    Weak,
+    /// A rule of HTTP is broken: somebody gets an answer that is not theirs, not whole or too old.
+    Wrong,
+    /// It could not be examined.
+    Unknown,
+}
+
+/// What a cache did, and how well that is.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub mark: Mark,
+    /// One or two sentences.
+    pub text: String,
+    /// Counts and times by name; the unit is at the end of the name.
+    pub evidence: BTreeMap<&'static str, Value>,
+}
+
+impl Mark {
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Best => "best",
+            Self::Good => "good",
+            Self::Weak => "weak",
+            Self::Wrong => "wrong",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl Answer {
+    pub(crate) fn new(mark: Mark, text: impl Into<String>) -> Self {
+        Self { mark, text: text.into(), evidence: BTreeMap::new() }
+    }
+
+    /// Adds a count or a time.
+    pub(crate) fn with(mut self, name: &'static str, value: impl Into<Value>) -> Self {
+        self.evidence.insert(name, value.into());
+        self
+    }
+}

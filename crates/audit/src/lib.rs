@@ -1,0 +1,25 @@
+//! Examines an HTTP cache: plays its origin and its users, and says what it does.
+//!
+//! ```text
+//! users --> the cache --> the origin, which runs a script: each question has paths of its own
+//!   '------- what both saw --> an answer with a mark, evidence and a remedy
+//! ```
+
+#![allow(missing_docs, reason = "used by this workspace alone; a comment states what a name cannot")]
+
+mod answer;
+mod case;
+mod preset;
+mod questions;
+mod remedy;
+pub mod report;
+mod server;
+mod setup;
+mod users;
+
+pub use answer::{Answer, Mark};
+pub use preset::{PRESETS, Preset, RunningPreset};
+pub use questions::{QUESTIONS, Question};
+pub use server::CacheServer;
+pub use setup::{Audit, AuditError, AuditReport};
+pub use stockade_services::ServiceError;

@@ -1,0 +1,165 @@
+//! Installed servers as caches, with the configuration that their documentation begins with.
+
+use std::{fs, io, net::SocketAddr, path::Path};
+
+use stockade_model::{named, registry::Registry};
+use stockade_services::{ProgramServer, ServiceError};
+
+/// A server that an audit can start.
+pub struct Preset {
+    pub name: &'static str,
+    pub summary: &'static str,
+    /// Writes its configuration into a folder and returns its command.
+    configure: fn(Settings<'_>) -> io::Result<Vec<String>>,
+}
+
+named!(Preset, "preset");
+
+/// Each needs its program, which the message about a missing one names.
+pub static PRESETS: Registry<Preset> = Registry::new(&[
+    Preset { name: "nginx", summary: "proxy_cache with its defaults (Debian: nginx)", configure: nginx },
+    Preset { name: "varnish", summary: "the built-in VCL (Debian: varnish)", configure: varnish },
+    Preset { name: "haproxy", summary: "the cache of HTX (Debian: haproxy)", configure: haproxy },
+    Preset { name: "squid", summary: "an accelerator with its defaults (Debian: squid)", configure: squid },
+]);
+
+/// What a configuration needs to know.
+struct Settings<'a> {
+    folder: &'a Path,
+    port: u16,
+    origin: SocketAddr,
+}
+
+/// A server that was started for an audit. A drop stops it.
+pub struct RunningPreset(ProgramServer);
+
+impl Preset {
+    /// # Errors
+    /// The program is missing or does not start.
+    pub fn start(&self, origin: SocketAddr) -> Result<RunningPreset, ServiceError> {
+        let configure = |folder: &Path, port| (self.configure)(Settings { folder, port, origin });
+        Ok(RunningPreset(ProgramServer::start(self.name, configure)?))
+    }
+}
+
+impl RunningPreset {
+    /// The URL of the cache.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.0.port())
+    }
+}
+
+fn command(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// The path on Debian, which is often not in `PATH`, or the name.
+fn program(path: &'static str) -> &'static str {
+    if Path::new(path).exists() { path } else { path.rsplit('/').next().unwrap_or(path) }
+}
+
+fn nginx(Settings { folder, port, origin }: Settings<'_>) -> io::Result<Vec<String>> {
+    let configuration = format!(
+        "daemon off;
+master_process off;
+pid pid;
+error_log stderr;
+events {{ worker_connections 4096; }}
+http {{
+access_log off;
+client_body_temp_path client_body;
+proxy_temp_path proxy;
+fastcgi_temp_path fastcgi;
+uwsgi_temp_path uwsgi;
+scgi_temp_path scgi;
+proxy_cache_path cache keys_zone=pages:10m;
+server {{
+listen 127.0.0.1:{port};
+location / {{ proxy_pass http://{origin}; proxy_cache pages; }}
+}}
+}}
+"
+    );
+    fs::write(folder.join("nginx.conf"), configuration)?;
+    let folder = folder.to_string_lossy();
+    Ok(command(&[program("/usr/sbin/nginx"), "-p", &folder, "-e", "stderr", "-c", "nginx.conf"]))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "other servers write files")]
+fn varnish(Settings { folder, port, origin }: Settings<'_>) -> io::Result<Vec<String>> {
+    let (listen, origin) = (format!("127.0.0.1:{port}"), origin.to_string());
+    let work = folder.join("varnish").to_string_lossy().into_owned();
+    let varnishd = program("/usr/sbin/varnishd");
+    Ok(command(&[
+        varnishd,
+        "-F",
+        "-j",
+        "none",
+        "-a",
+        &listen,
+        "-b",
+        &origin,
+        "-n",
+        &work,
+        "-s",
+        "malloc,256m",
+    ]))
+}
+
+fn haproxy(Settings { folder, port, origin }: Settings<'_>) -> io::Result<Vec<String>> {
+    let configuration = format!(
+        "defaults
+mode http
+timeout connect 5s
+timeout client 60s
+timeout server 60s
+cache pages
+total-max-size 64
+max-age 3600
+frontend clients
+bind 127.0.0.1:{port}
+http-request cache-use pages
+http-response cache-store pages
+default_backend origin
+backend origin
+server origin {origin}
+"
+    );
+    let file = folder.join("haproxy.cfg");
+    fs::write(&file, configuration)?;
+    Ok(command(&[program("/usr/sbin/haproxy"), "-db", "-f", &file.to_string_lossy()]))
+}
+
+fn squid(Settings { folder, port, origin }: Settings<'_>) -> io::Result<Vec<String>> {
+    let (at, origin_port) = (folder.to_string_lossy(), origin.port());
+    let configuration = format!(
+        "http_port 127.0.0.1:{port} accel defaultsite=localhost
+cache_peer {} parent {origin_port} 0 no-query originserver name=origin
+http_access allow all
+cache_peer_access origin allow all
+pid_filename {at}/pid
+cache_log {at}/cache.log
+access_log none
+coredump_dir {at}
+visible_hostname localhost
+shutdown_lifetime 1 seconds
+",
+        origin.ip()
+    );
+    let file = folder.join("squid.conf");
+    fs::write(&file, configuration)?;
+    Ok(command(&[program("/usr/sbin/squid"), "--foreground", "-f", &file.to_string_lossy()]))
+}
+
+impl std::fmt::Debug for Preset {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Preset").field(&self.name).finish()
+    }
+}
+
+impl std::fmt::Debug for RunningPreset {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("RunningPreset").field(&self.url()).finish()
+    }
+}

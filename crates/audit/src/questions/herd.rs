@@ -1,0 +1,205 @@
+//! Many users ask for one page at once: how often is it loaded, and how long do they wait?
+
+use std::{fmt::Write, time::Duration};
+
+use futures_util::future::join;
+use stockade_model::units::format_duration;
+use stockade_origin::ResponseEnding;
+
+use crate::{
+    answer::{Answer, Mark},
+    case::{Case, ending, page},
+    setup::Audit,
+    users::UserRequest,
+};
+
+const USERS: usize = 200;
+/// Where each of them may become a load that takes long.
+const FEW_USERS: usize = 50;
+const LOAD_TIME: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(30);
+/// From the first request until the others follow it.
+const HEAD_START: Duration = Duration::from_millis(300);
+
+pub(super) async fn cold(audit: &Audit) -> Answer {
+    let case = audit.case("cold", |request| page(request, "max-age=60", LOAD_TIME));
+    let herd = audit.users.herd(&case.path("page"), USERS, PATIENCE).await;
+    coalesced(&case, &herd, 0, "")
+}
+
+pub(super) async fn expired(audit: &Audit) -> Answer {
+    let case = audit.case("expired", |request| {
+        page(request, "max-age=1", if request.number == 0 { Duration::ZERO } else { LOAD_TIME })
+    });
+    audit.users.get(&case.path("page"), PATIENCE).await;
+    // Whole seconds count in some caches, and it has to be older than one.
+    audit.users.wait(Duration::from_millis(2_500)).await;
+    let herd = audit.users.herd(&case.path("page"), USERS, PATIENCE).await;
+    let at_once = herd.iter().filter(|request| request.is_ok() && request.took < LOAD_TIME / 2).count();
+    let text = match at_once {
+        0 => "",
+        USERS => " All had the old page at once.",
+        _ => " The others had the old page at once.",
+    };
+    coalesced(&case, &herd, 1, text).with("old_pages", at_once)
+}
+
+/// The loads of a herd, after these that came before it.
+fn coalesced(case: &Case, herd: &[UserRequest], before: usize, more: &str) -> Answer {
+    let loads = case.loads() - before;
+    let failed = herd.iter().filter(|request| !request.is_ok()).count();
+    let slowest = slowest(herd);
+    let mark = match (loads, failed) {
+        (1, 0) => Mark::Best,
+        (..=3, 0) => Mark::Good,
+        _ => Mark::Weak,
+    };
+    let mut text = format!(
+        "{}; the slowest user had the page after {}.{more}",
+        counted(loads),
+        format_duration(slowest)
+    );
+    if failed > 0 {
+        let _ = write!(text, " {failed} of {} requests failed: {}.", herd.len(), failure(herd));
+    }
+    Answer::new(mark, text).with("loads", loads).with("failed", failed).with("slowest_ms", millis(slowest))
+}
+
+pub(super) async fn uncacheable(audit: &Audit) -> Answer {
+    let latency = Duration::from_millis(200);
+    let case = audit.case("uncacheable", move |request| page(request, "no-store", latency));
+    let herd = audit.users.herd(&case.path("page"), FEW_USERS, PATIENCE).await;
+    let (loads, slowest) = (case.loads(), slowest(&herd));
+    let answer =
+        |mark, text| Answer::new(mark, text).with("loads", loads).with("slowest_ms", millis(slowest));
+    let took = format_duration(slowest);
+    if loads < FEW_USERS {
+        return answer(
+            Mark::Wrong,
+            format!(
+                "{} for {FEW_USERS} users: some had a page with `no-store` that was another's.",
+                counted(loads)
+            ),
+        );
+    }
+    // A queue of this machine delays requests, too, but not each until the one before it has been answered.
+    let at: Vec<_> = case.seen().iter().map(|request| request.at).collect();
+    let waited = at.windows(2).filter(|pair| pair[1] - pair[0] >= latency).count();
+    if waited >= FEW_USERS / 2 {
+        let text = format!(
+            "{waited} of {FEW_USERS} loads began when the one before had ended: the last user had the page after {took}."
+        );
+        return answer(Mark::Weak, text);
+    }
+    answer(
+        Mark::Best,
+        format!("{FEW_USERS} loads at the same time: the last user had the page after {took}."),
+    )
+}
+
+pub(super) async fn slow(audit: &Audit) -> Answer {
+    let case = audit.case("slow", |request| page(request, "max-age=60", Duration::from_secs(12)));
+    let herd = audit.users.herd(&case.path("page"), FEW_USERS, PATIENCE).await;
+    coalesced(&case, &herd, 0, "")
+}
+
+pub(super) async fn leader_stalls(audit: &Audit) -> Answer {
+    let case = audit.case("stalls", |request| {
+        let answer = page(request, "max-age=60", Duration::from_millis(50));
+        if request.number == 0 { ending(answer, ResponseEnding::Silent) } else { answer }
+    });
+    let (leader, herd) = led(audit, &case, PATIENCE / 2).await;
+    let waited = median(&herd);
+    let loads = case.loads();
+    let failed = herd.iter().filter(|request| !request.is_ok()).count();
+    let mark = match waited.as_secs() {
+        0 if failed == 0 => Mark::Best,
+        1..6 if failed == 0 => Mark::Good,
+        _ => Mark::Weak,
+    };
+    let text = if failed > 0 {
+        format!(
+            "{failed} of {} users who came after it had no page within {}.",
+            herd.len(),
+            format_duration(PATIENCE / 2)
+        )
+    } else {
+        format!(
+            "The users who came after it had the page after {} at most; {}.",
+            format_duration(waited),
+            counted(loads)
+        )
+    };
+    Answer::new(mark, text)
+        .with("loads", loads)
+        .with("failed", failed)
+        .with("median_ms", millis(waited))
+        .with("leader_ok", leader.is_ok())
+}
+
+pub(super) async fn leader_reset(audit: &Audit) -> Answer {
+    let case = audit.case("reset", |request| {
+        let answer = page(request, "max-age=60", LOAD_TIME);
+        if request.number == 0 { ending(answer, ResponseEnding::Reset(1_000)) } else { answer }
+    });
+    let (leader, herd) = led(audit, &case, PATIENCE).await;
+    coalesced(
+        &case,
+        &herd,
+        1,
+        if leader.is_ok() { " The first user had it, too." } else { " The first user had an error." },
+    )
+}
+
+pub(super) async fn leader_cancelled(audit: &Audit) -> Answer {
+    let case = audit.case("cancelled", |request| page(request, "max-age=60", 2 * LOAD_TIME));
+    let path = case.path("page");
+    let gives_up = audit.users.get(&path, LOAD_TIME);
+    let herd = async {
+        audit.users.wait(HEAD_START).await;
+        audit.users.herd(&path, FEW_USERS, PATIENCE).await
+    };
+    let (_, herd) = join(gives_up, herd).await;
+    coalesced(&case, &herd, 0, "")
+}
+
+/// A user, and others a moment later.
+async fn led(audit: &Audit, case: &Case, patience: Duration) -> (UserRequest, Vec<UserRequest>) {
+    let path = case.path("page");
+    let herd = async {
+        audit.users.wait(HEAD_START).await;
+        audit.users.herd(&path, FEW_USERS, patience).await
+    };
+    join(audit.users.get(&path, patience), herd).await
+}
+
+fn median(herd: &[UserRequest]) -> Duration {
+    let mut times: Vec<_> = herd.iter().map(|request| request.took).collect();
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}
+
+fn slowest(herd: &[UserRequest]) -> Duration {
+    herd.iter().map(|request| request.took).max().unwrap_or_default()
+}
+
+/// The first failure of a herd.
+fn failure(herd: &[UserRequest]) -> String {
+    let failed = herd.iter().find(|request| !request.is_ok());
+    failed.map_or_else(String::new, |request| match &request.result {
+        Ok(response) => format!("status {}", response.status().as_u16()),
+        Err(error) => error.to_string(),
+    })
+}
+
+fn counted(loads: usize) -> String {
+    match loads {
+        0 => "No load".to_owned(),
+        1 => "1 load".to_owned(),
+        loads => format!("{loads} loads"),
+    }
+}
+
+fn millis(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}

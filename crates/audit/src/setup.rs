@@ -1,0 +1,181 @@
+//! An audit: the origin, the users, the questions one after another, and the report.
+
+use std::{collections::BTreeMap, io, net::SocketAddr, sync::Arc, time::Duration};
+
+use futures_util::future::{join, join_all};
+use stockade_http::{client::HttpUrl, tls::TrustError};
+use stockade_model::{
+    seed::Seed,
+    time::{Live, Runtime},
+};
+use stockade_origin::{Origin, OriginOptions, OriginStartError, ScriptedResponse};
+
+use crate::{
+    answer::Answer,
+    case::{Case, CaseScript, OriginRequest, page},
+    questions::{QUESTIONS, Question},
+    remedy::remedy,
+    server::CacheServer,
+    users::Users,
+};
+
+/// The time for the first requests, which find out whether the cache can be examined.
+const FIRST_PATIENCE: Duration = Duration::from_secs(10);
+
+/// An audit cannot begin.
+#[derive(Debug, thiserror::Error)]
+pub enum AuditError {
+    #[error(transparent)]
+    Origin(#[from] OriginStartError),
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+    #[error("cannot start the audit: {0}")]
+    Runtime(#[from] io::Error),
+    #[error("the cache at {url} does not answer: {reason}")]
+    NoAnswer { url: String, reason: String },
+    #[error(
+        "the cache at {url} answered with status {status} and did not ask the origin of the audit: let it forward to \
+         http://{origin} (nginx: `proxy_pass http://{origin};`, Varnish: `varnishd -b {origin}`)"
+    )]
+    OtherOrigin { url: String, status: u16, origin: SocketAddr },
+    #[error(
+        "the cache at {url} stores nothing: a page with `Cache-Control: max-age=60` was loaded twice for two requests. \
+         Switch its cache on for all paths and hosts"
+    )]
+    StoresNothing { url: String },
+}
+
+/// The origin and the users of an audit.
+pub struct Audit {
+    pub(crate) users: Users,
+    script: Arc<CaseScript>,
+    origin: Origin,
+    url: HttpUrl,
+    /// Of a server that states nothing.
+    server_name: Option<&'static str>,
+    /// Different in each audit, so that no page is stored from an earlier one.
+    id: String,
+    time: Live,
+}
+
+/// The answers of an audit.
+#[derive(Debug)]
+pub struct AuditReport {
+    pub server: CacheServer,
+    pub url: String,
+    pub took: Duration,
+    pub answers: Vec<(&'static Question, Answer)>,
+    /// The remedy for each answer by the question's id, in the words of the server.
+    pub remedies: BTreeMap<&'static str, &'static str>,
+}
+
+impl Audit {
+    /// Starts the origin. `id` is different in each audit.
+    ///
+    /// # Errors
+    /// The address is taken, or certificates cannot be read.
+    pub fn start(url: HttpUrl, origin: SocketAddr, id: String, time: Live) -> Result<Self, AuditError> {
+        let script = Arc::new(CaseScript::new(time.clone()));
+        let options = OriginOptions {
+            listen: origin,
+            seed: Seed(1),
+            script: Some(Arc::clone(&script) as Arc<_>),
+            ..OriginOptions::default()
+        };
+        let origin = Origin::start(&options)?;
+        Ok(Self { users: Users::new(&url, time.clone())?, script, origin, url, server_name: None, id, time })
+    }
+
+    /// The address that the cache has to forward to.
+    #[must_use]
+    pub fn origin(&self) -> SocketAddr {
+        self.origin.address
+    }
+
+    /// Examines the cache at another URL, whose server has this name.
+    ///
+    /// # Errors
+    /// Certificates cannot be read.
+    pub fn examine(&mut self, url: HttpUrl, server: &'static str) -> Result<(), AuditError> {
+        self.users = Users::new(&url, self.time.clone())?;
+        (self.url, self.server_name) = (url, Some(server));
+        Ok(())
+    }
+
+    /// Asks every question. `progress` is told of each group before it begins.
+    ///
+    /// # Errors
+    /// The cache does not answer, has another origin, or stores nothing.
+    pub async fn run(&self, progress: impl Fn(&str)) -> Result<AuditReport, AuditError> {
+        let began = self.time.now();
+        let server = self.check().await?;
+        let mut answers = Vec::new();
+        for group in Question::groups() {
+            progress(group);
+            answers.extend(self.ask_group(group).await);
+        }
+        let remedies = answers
+            .iter()
+            .filter_map(|(question, answer)| {
+                Some((question.id, remedy(server.name, question.id, answer.mark)?))
+            })
+            .collect();
+        let took = self.time.now() - began;
+        Ok(AuditReport { server, url: self.url.origin(), took, answers, remedies })
+    }
+
+    /// The answers of a group, in the order of its questions.
+    async fn ask_group(&self, group: &str) -> Vec<(&'static Question, Answer)> {
+        let (waiting, busy): (Vec<_>, Vec<_>) = QUESTIONS
+            .iter()
+            .filter(|question| question.group == group)
+            .partition(|question| question.mostly_waits);
+        let ask = async |question: &'static Question| (question, (question.ask)(self).await);
+        let one_by_one = async {
+            let mut answers = Vec::new();
+            for question in busy {
+                answers.push(ask(question).await);
+            }
+            answers
+        };
+        let (mut answers, waited) = join(one_by_one, join_all(waiting.into_iter().map(ask))).await;
+        answers.extend(waited);
+        let place = |id| QUESTIONS.iter().position(|question| question.id == id);
+        answers.sort_by_key(|(question, _)| place(question.id));
+        answers
+    }
+
+    /// Whether the cache forwards to the origin and stores pages.
+    async fn check(&self) -> Result<CacheServer, AuditError> {
+        let url = self.url.origin();
+        let case = self.case("check", |request| page(request, "max-age=60", Duration::ZERO));
+        let mut server = CacheServer::default();
+        for _ in 0..2 {
+            let request = self.users.get(&case.path("page"), FIRST_PATIENCE).await;
+            let response = request
+                .result
+                .map_err(|error| AuditError::NoAnswer { url: url.clone(), reason: error.to_string() })?;
+            if case.loads() == 0 {
+                let (status, origin) = (response.status().as_u16(), self.origin());
+                return Err(AuditError::OtherOrigin { url, status, origin });
+            }
+            server = CacheServer::of(response.headers());
+        }
+        if server.name.is_none() {
+            server.name = self.server_name;
+        }
+        if case.loads() > 1 {
+            return Err(AuditError::StoresNothing { url });
+        }
+        Ok(server)
+    }
+
+    /// A part of the origin with paths of its own.
+    pub(crate) fn case(
+        &self,
+        name: &str,
+        respond: impl Fn(&OriginRequest) -> ScriptedResponse + Send + Sync + 'static,
+    ) -> Arc<Case> {
+        self.script.add(format!("{name}-{}", self.id), respond)
+    }
+}

@@ -1,0 +1,63 @@
+//! The arguments of `stockade audit`.
+
+use std::{net::SocketAddr, str::FromStr};
+
+use clap::Args;
+use stockade_audit::{Mark, PRESETS, Preset, QUESTIONS, report};
+use stockade_load::TargetPattern;
+use stockade_model::{nearest::remedy, registry::ReportFormat};
+
+use super::{http::address, named};
+
+/// An audit needs no file: it plays the origin and the users.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct AuditArgs {
+    /// URL of the cache, which forwards to the address of --origin-listen
+    #[arg(value_name = "URL", required_unless_present = "preset", conflicts_with = "preset")]
+    pub url: Option<String>,
+    /// Start an installed server as the cache
+    #[arg(long, value_name = "NAME", value_parser = named(&PRESETS))]
+    pub preset: Option<&'static Preset>,
+    /// Address of the origin, which the audit plays; port 0: any free port
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9080", value_parser = address)]
+    pub origin_listen: SocketAddr,
+    /// Cache that the audit may reach, such as `10.2.0.7:8080`; may be repeated [default: those of this machine]
+    #[arg(long, value_name = "PATTERN")]
+    pub allow_target: Vec<TargetPattern>,
+    /// End with 99 if an answer has this mark or a worse one (`weak`, `wrong`), or if the question with this id has; may be repeated
+    #[arg(long, value_name = "WHAT")]
+    pub fail_on: Vec<FailingAnswer>,
+    /// Format of the report
+    #[arg(long, default_value = "text", value_parser = named(&report::FORMATS))]
+    pub format: &'static ReportFormat<report::Render>,
+}
+
+const EXAMPLES: &str = "Examples:
+  stockade audit --preset nginx
+  stockade audit http://127.0.0.1:8080 --origin-listen 127.0.0.1:9080 --fail-on wrong";
+
+/// The answers that fail an audit.
+#[derive(Clone, Debug)]
+pub enum FailingAnswer {
+    /// This mark, or a worse one.
+    Mark(Mark),
+    /// A weak or wrong answer to the question with this id.
+    Question(&'static str),
+}
+
+impl FromStr for FailingAnswer {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let marks = [Mark::Weak, Mark::Wrong];
+        if let Some(mark) = marks.into_iter().find(|mark| mark.name() == text) {
+            return Ok(Self::Mark(mark));
+        }
+        let mut ids = QUESTIONS.iter().map(|question| question.id);
+        ids.clone().find(|id| *id == text).map(Self::Question).ok_or_else(|| {
+            let names = marks.map(Mark::name).into_iter().chain(&mut ids);
+            format!("`{text}` is neither a mark nor a question: {}", remedy(text, names.collect::<Vec<_>>()))
+        })
+    }
+}
