@@ -251,6 +251,7 @@ fn claims_of_a_file_share_the_chance_of_a_false_verdict() {
     let open = "t/1/a.finished < 6.1ms";
     assert!((level(&[open]) - 0.95).abs() < 1e-9);
     assert!((level(&[open, "t/1/b.finished < 9.1ms"]) - 0.95).abs() < 1e-9, "the other one is decided first");
+    assert!((level(&[open, "b.finished < 8.9ms"]) - 0.95).abs() < 1e-9, "refuted in both tests");
     assert!((level(&[open, "t/1/a.finished < 6.2ms"]) - 0.975).abs() < 1e-9, "both are open");
     assert!((level(&[open, "source_loads == 1"]) - 0.95).abs() < 1e-9, "counts are exact");
 }
