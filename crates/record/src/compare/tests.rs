@@ -220,13 +220,13 @@ fn metrics_of_two_records_share_the_chance_of_a_false_verdict() {
     };
     let open = judged((92, 0.307));
     let estimated = open.iter().filter(|change| change.interval.is_some()).count();
-    assert!(estimated >= 3, "{open:?}");
-    let open = of_usage(open);
-    assert_eq!(open.len(), 2);
-    for change in open {
+    assert_eq!(estimated, 4, "{open:?}");
+    for (change, ratio) in of_usage(open).into_iter().zip([92.0 / 30.0, 3.07]) {
         assert_eq!(change.judgement, Judgement::Open, "{change:?}");
-        // The upper end at 95 % would be 3.07 * exp(1.96 * 0.35 * sqrt(2)), 8.1.
-        assert!(change.interval.is_some_and(|(low, high)| low < 1.05 && high > 9.0), "{change:?}");
+        // A fourth of 5 %: 2.497705 standard deviations of 0.35 sqrt(2).
+        let (low, high) = change.interval.unwrap();
+        let factor = (2.497_705 * 0.35 * 2.0_f64.sqrt()).exp();
+        assert!((low * factor - ratio).abs() < 1e-4 && (high / factor - ratio).abs() < 1e-4, "{change:?}");
     }
     let far = of_usage(judged((30_000, 100.0)));
     assert!(far.iter().all(|change| change.judgement == Judgement::Worse), "{far:?}");
@@ -337,6 +337,13 @@ fn few_requests_change_a_hit_ratio_by_chance() {
     // Few misses vary by little: 0.05 is six standard deviations of 1,000 requests, and less than two of 100.
     assert_eq!(judgement(&of(990, 10), &of(940, 60)), Judgement::Worse);
     assert_eq!(judgement(&of(99, 1), &of(94, 6)), Judgement::Open);
+}
+
+#[test]
+fn numbers_have_decimals_only_if_they_are_not_whole() {
+    let of = |name: &str, figure| shown(Metric::named(name).unwrap(), figure);
+    assert_eq!([of("failed", 4.0), of("hit_ratio", 1.0), of("hit_ratio", 0.25)], ["4", "1", "0.2500"]);
+    assert_eq!(of("finished", 12.5), format_milliseconds(12.5));
 }
 
 #[test]

@@ -316,6 +316,10 @@ fn three_runs_have_the_narrower_interval_until_they_contradict_the_assumption() 
     let measured = effects(&[-0.1, 0.0, 0.1], 1).estimate();
     assert_close(half(&measured), 4.553_430_704 * 0.1 / 3.0_f64.sqrt());
     assert!(!measured.rests_on_assumed_spread(0.05));
+    // Exact figures that are the same in each repeat do not contradict it either.
+    let exact = RepeatEffect::of(Quantity::exact(2.0), Quantity::exact(1.0));
+    let equal = Effects { repeats: vec![exact; 3], within_run: None }.estimate();
+    assert_close(half(&equal) / RESOLUTION, 2.807_033_768 / 3.0_f64.sqrt());
     // 0.4 is above 0.35: the assumption is wrong.
     let contradicted = effects(&[-0.4, 0.0, 0.4], 1).estimate();
     assert_close(half(&contradicted), 4.553_430_704 * 0.4 / 3.0_f64.sqrt());
@@ -357,6 +361,10 @@ fn growing_repeat_rests_on_the_assumed_spread_unless_the_others_contradict_it() 
     // Standard deviations of 0.354, and of 0.346.
     assert_eq!(half(&[0.0, 0.5, 9.0], 0.05), None);
     assert!(half(&[0.0, 0.49, 9.0], 0.05).is_some());
+    // Neither do repeats that a histogram cannot tell apart, of figures without a spread.
+    let exact = RepeatEffect::of(Quantity::exact(2.0), Quantity::exact(1.0));
+    let equal = Effects { repeats: vec![exact; 3], within_run: None };
+    assert!(equal.estimate_of_growing().is_some());
     let mean = effects(&[0.0, 0.3, 9.0], 1).estimate_of_growing().unwrap().measured;
     assert_close(mean, 3.1);
 }
@@ -370,6 +378,8 @@ fn suggested_repeats_are_those_of_the_power_of_the_t_test() {
         (&[0.02, 0.05, 0.08], 0.05, &[ABOVE, BELOW], Some(60)),
         // One repeat more.
         (&[0.049, 0.05, 0.051], 0.05, &[ABOVE], Some(4)),
+        // Few repeats have few degrees of freedom.
+        (&[0.043, 0.05, 0.057], 0.05, &[ABOVE], Some(6)),
         (&[0.0, 0.05, 0.1, 0.05], 0.01, &[ABOVE], Some(85)),
         // The mirror image, and figures that are the same.
         (&[-0.03, -0.05, -0.07], 0.05, &[ABOVE, BELOW], Some(28)),
@@ -383,6 +393,13 @@ fn suggested_repeats_are_those_of_the_power_of_the_t_test() {
         (&[0.05, 0.07], 0.05, &[ABOVE], None),
     ] {
         assert_eq!(effects(values, 1).repeats_to_decide(alpha, regions), expected, "{values:?} at {alpha}");
+    }
+    // 1,000 repeats are the most.
+    let alternating = |count: u32| -> Vec<f64> {
+        (0..count).map(|repeat| if repeat % 2 == 0 { 0.03 } else { 0.07 }).collect()
+    };
+    for (count, expected) in [(998, Some(999)), (999, Some(1_000)), (1_000, None)] {
+        assert_eq!(effects(&alternating(count), 1).repeats_to_decide(0.05, &[ABOVE]), expected, "{count}");
     }
     // The bounds of late requests count, not the measured effect.
     let late = |measured: f64| RepeatEffect {
