@@ -3,7 +3,8 @@
 //!
 //! Prints Markdown, and fails if ours is lax in any case: `differential/judge.rs` has the rule. The proxies run with
 //! their defaults, as Debian packages them; those that are not installed are named. `differential WORD` runs the cases
-//! whose names contain the word, and lists agreements too; `differential smuggling` runs those before real web servers alone. `STOCKADE` is the program, built if it is not set.
+//! whose names contain the word, and lists agreements too; `differential smuggling` runs those before real web servers alone. `STOCKADE` is
+//! the program, built if it is not set.
 
 use std::{env, error::Error, fs, process::ExitCode};
 

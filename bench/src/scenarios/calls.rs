@@ -26,7 +26,9 @@ pub static SCENARIOS: &[Scenario] = &[
             issue(FUSION, 513, "whether a load may ask for another key"),
         ],
         expected: "The first call gets the value.",
-        why: "Nested loads use one stack, of 2 MiB here: in a debug build 37 KiB for each in ours for threads, 24 KiB in moka, 7 KiB in moka for threads. Ours nests sixteen at most; deeper loads run on tasks, or on threads of the cache.",
+        why: "Nested loads use one stack, of 2 MiB here: in a debug build 37 KiB for each in ours for threads, \
+         24 KiB in moka, 7 KiB in moka for threads. Ours nests sixteen at most; \
+         deeper loads run on tasks, or on threads of the cache.",
         runs: on_all!(nested_loads, u64),
     },
     Scenario {

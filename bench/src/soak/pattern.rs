@@ -9,6 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
+use stockade_model::seed::mixed;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 /// The largest part that is generated at once.
@@ -22,10 +23,8 @@ pub struct Pattern(pub u64);
 
 impl Pattern {
     fn word(self, index: u64) -> [u8; 8] {
-        let mut word = self.0.wrapping_add(index.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-        word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (word ^ (word >> 31)).to_le_bytes()
+        let state = self.0.wrapping_add(index.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        mixed(state).to_le_bytes()
     }
 
     /// The bytes from `offset` on.

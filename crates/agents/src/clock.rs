@@ -174,24 +174,26 @@ impl ClockEstimate {
         Some((best.0.round() as Nanos, best.1.ceil() as Nanos))
     }
 
-    /// The slope between the two ends, each the shortest round trip of its third of the readings, and the bound on its error. `None`: it
-    /// is known no better than that of any clock.
+    /// The slope between the two drift pings, and the bound on its error. `None`: it is known no better than that of any
+    /// clock.
     fn drift(&self) -> Option<(f64, f64)> {
-        let (first, last) = self.ends()?;
+        let (first, last) = self.drift_pings()?;
         let span = last.at().saturating_sub(first.at()) as f64;
         let drift = last.offset().saturating_sub(first.offset()) as f64 / span;
         let error = first.round_trip().saturating_add(last.round_trip()) as f64 / 2.0 / span;
         (error < DRIFT_MAX).then_some((drift, error))
     }
 
-    fn ends(&self) -> Option<(&Ping, &Ping)> {
+    /// The shortest round trip of the first third of the windows, and that of the last third. `None`: they are less than
+    /// [`DRIFT_SPAN`] apart.
+    fn drift_pings(&self) -> Option<(&Ping, &Ping)> {
         let third = self.best.len().div_ceil(3);
         let shortest = |pings: &'_ [Ping]| {
             pings.iter().enumerate().min_by_key(|(_, ping)| ping.round_trip()).map(|(at, _)| at)
         };
         let first = &self.best[shortest(self.best.get(..third)?)?];
-        let rest = self.best.len() - third;
-        let last = &self.best[rest + shortest(&self.best[rest..])?];
+        let last_third_start = self.best.len() - third;
+        let last = &self.best[last_third_start + shortest(&self.best[last_third_start..])?];
         (last.at().saturating_sub(first.at()) >= DRIFT_SPAN).then_some((first, last))
     }
 }

@@ -46,11 +46,11 @@ pub struct CoordinatorOptions {
     /// Only agents with all of these labels.
     pub labels: Vec<String>,
     /// The roles of servers that agents run, and the label of each agent.
-    pub servers: BTreeMap<Role, String>,
+    pub server_labels: BTreeMap<Role, String>,
     /// How long agents are awaited.
-    pub patience: Duration,
-    /// Moves the share of an agent that cannot hold it to the others.
-    pub rebalance: bool,
+    pub agents_wait: Duration,
+    /// Moves a part of the share of an agent that is late to the others.
+    pub moves_late_shares: bool,
 }
 
 /// The agents that are awaited.
@@ -87,7 +87,8 @@ pub enum CoordinatorError {
         labels: String,
     },
     /// No agent is free for a server.
-    #[error("no agent with --serve and the label {label} is free for the {} after {} s{others}; start one: stockade agent --nats {url} --serve ADDRESS --label {label}", role.name(), waited.as_secs())]
+    #[error("no agent with --serve and the label {label} is free for the {} after {} s{others}; \
+     start one: stockade agent --nats {url} --serve ADDRESS --label {label}", role.name(), waited.as_secs())]
     NoServerAgent {
         /// The role of the server.
         role: Role,
@@ -119,10 +120,10 @@ const CALL_INTERVAL: Duration = Duration::from_millis(200);
 const CALLS_MISSED_MAX: u64 = 2;
 /// The largest weight of an agent.
 const WEIGHT_MAX: u32 = 1_000;
-/// For the answer to a request. Names of servers are looked up meanwhile.
+/// For the answer to the request to prepare a load. Names of servers are looked up meanwhile.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(10);
-/// For the answer to other requests.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
+/// For the answer to a start, a move or a reading of the clock, and for a removal from the stores.
+const SHORT_REQUEST_TIMEOUT: Duration = Duration::from_secs(1);
 /// The most characters of an agent's reason.
 const REASON_CHARS_MAX: usize = 500;
 /// Between two looks at the agents of a load.
@@ -144,7 +145,7 @@ pub struct Coordinator {
     agents: Vec<AgentInfo>,
     /// The agents that run servers.
     servers: Vec<(Role, AgentMachine)>,
-    rebalances: bool,
+    moves_late_shares: bool,
 }
 
 /// The agents of a coordinator.
@@ -198,8 +199,8 @@ impl Coordinator {
             Ok::<_, CoordinatorError>((client, jetstream, load, servers))
         })?;
         let subject = options.subject.clone();
-        let (clock, rebalances) = (AgentClock::new(), options.rebalance);
-        Ok(Self { runtime, client, jetstream, subject, clock, agents, servers, rebalances })
+        let (clock, moves_late_shares) = (AgentClock::new(), options.moves_late_shares);
+        Ok(Self { runtime, client, jetstream, subject, clock, agents, servers, moves_late_shares })
     }
 
     /// The agents that it uses.
@@ -279,8 +280,8 @@ async fn find_agents(
     let mut calls = Ticks::every(CALL_INTERVAL);
     let (mut call, mut last, mut waited) = (0_u64, None, Duration::ZERO);
     // The choice among more agents than are needed does not depend on the first to answer.
-    let has_choice = options.agents.is_none() || !options.servers.is_empty();
-    let look_for = if has_choice { LOOK_FOR.min(options.patience) } else { Duration::ZERO };
+    let has_choice = options.agents.is_none() || !options.server_labels.is_empty();
+    let look_for = if has_choice { LOOK_FOR.min(options.agents_wait) } else { Duration::ZERO };
     loop {
         let found = FoundAgents::among(&answered.values().map(|(_, agent)| agent), options);
         let waiting = found.waiting(options);
@@ -302,7 +303,7 @@ async fn find_agents(
             () = calls.tick() => {
                 // One that answered earlier may have ended since.
                 answered.retain(|_, (at, _)| *at + CALLS_MISSED_MAX >= call);
-                if waited >= options.patience {
+                if waited >= options.agents_wait {
                     return Err(too_few(answered.values().map(|(_, agent)| agent), options, waited));
                 }
                 (call, waited) = (call + 1, waited + CALL_INTERVAL);
@@ -324,7 +325,7 @@ impl FoundAgents {
         let mut servers: Vec<(Role, AgentInfo)> = Vec::new();
         let free_for =
             |role| agents.clone().filter(move |agent| unusable(agent, Some(role), options).is_none());
-        let mut roles: Vec<Role> = options.servers.keys().copied().collect();
+        let mut roles: Vec<Role> = options.server_labels.keys().copied().collect();
         // The one with the fewest agents has the first choice.
         roles.sort_by_key(|role| free_for(*role).count());
         for role in roles {
@@ -338,7 +339,7 @@ impl FoundAgents {
 
     fn waiting(&self, options: &CoordinatorOptions) -> Waiting {
         let has_agent = |role: &Role| self.servers.iter().any(|(of, _)| of == role);
-        let servers = options.servers.keys().copied().filter(|role| !has_agent(role)).collect();
+        let servers = options.server_labels.keys().copied().filter(|role| !has_agent(role)).collect();
         Waiting { found: self.load.len(), wanted: options.agents, servers }
     }
 
@@ -372,7 +373,7 @@ fn too_few<'a>(
     });
     let (others, url) =
         (reasons.collect(), format!("{}{}", options.connection.url, options.subject.suffix()));
-    match role.and_then(|role| options.servers.get_key_value(&role)) {
+    match role.and_then(|role| options.server_labels.get_key_value(&role)) {
         Some((role, label)) => {
             CoordinatorError::NoServerAgent { role: *role, label: label.clone(), waited, others, url }
         }
@@ -394,7 +395,9 @@ fn unusable(agent: &AgentInfo, role: Option<Role>, options: &CoordinatorOptions)
         (Some(_), Some(address)) if address.is_loopback() && agent.machine != machine() => {
             return Some(format!("serves at {address} of another machine, which others do not reach"));
         }
-        (Some(role), Some(_)) => options.servers.get(&role).map(std::slice::from_ref).unwrap_or_default(),
+        (Some(role), Some(_)) => {
+            options.server_labels.get(&role).map(std::slice::from_ref).unwrap_or_default()
+        }
         (None, None) => &options.labels,
     };
     if let Some(label) = labels.iter().find(|label| !agent.labels.contains(label)) {

@@ -79,8 +79,8 @@ const ROUTES_MAX: usize = 1_024;
 #[derive(Debug)]
 pub(crate) struct RouteBreaker {
     circuit: Lock<Circuit>,
-    /// The time from which all loads pass, in nanoseconds. Read without the lock.
-    closed_from: AtomicU64,
+    /// The time from which all loads are admitted, in nanoseconds. Read without the lock.
+    all_admitted_from: AtomicU64,
     /// Wakes the loads that wait for their turn, in their order.
     turns: Notify,
     waiting: AtomicUsize,
@@ -149,7 +149,7 @@ impl RouteBreaker {
     fn new(config: Breaker) -> Arc<Self> {
         Arc::new(Self {
             circuit: Lock::new(Circuit::new(config)),
-            closed_from: AtomicU64::new(0),
+            all_admitted_from: AtomicU64::new(0),
             turns: Notify::new(),
             waiting: AtomicUsize::new(0),
         })
@@ -157,7 +157,7 @@ impl RouteBreaker {
 
     /// True if all loads pass. Only then a request waits for a load.
     pub(crate) fn is_closed(&self, now: Time) -> bool {
-        now.as_nanos() >= self.closed_from.load(Ordering::Relaxed)
+        now.as_nanos() >= self.all_admitted_from.load(Ordering::Relaxed)
     }
 
     pub(crate) fn admit<R: Runtime>(
@@ -229,7 +229,7 @@ impl RouteBreaker {
     fn change<T>(&self, change: impl FnOnce(&mut Circuit) -> T) -> T {
         let mut circuit = self.circuit.lock();
         let changed = change(&mut circuit);
-        self.closed_from.store(circuit.closed_from().as_nanos(), Ordering::Relaxed);
+        self.all_admitted_from.store(circuit.all_admitted_from().as_nanos(), Ordering::Relaxed);
         changed
     }
 }

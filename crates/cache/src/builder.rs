@@ -198,8 +198,9 @@ where
     /// the cache itself is dropped.
     ///
     /// The thread or task that removed the entry calls it, after the lock is released: a store, a load that reserves bytes, an
-    /// invalidation or the task that carries it out, never a hit. It should be short, and may call methods of the cache that do not wait. An insert from it may evict
-    /// again, and call it again within itself, so it must not insert for each evicted entry. A panic in it ends there.
+    /// invalidation or the task that carries it out, never a hit. It should be short, and may call methods of the cache that do not wait.
+    /// An insert from it may evict again, and call it again within itself, so it must not insert for each evicted entry. A panic in it ends
+    /// there.
     ///
     /// The calls for one key come in the order of its removals, unless two threads change that key at the same time: then their calls
     /// overlap. For work that waits, send the events to a task through a channel.

@@ -248,8 +248,8 @@ where
     }
 
     /// Invalidates the entries with this [tag](crate::Builder::tags), and values with it that are being loaded. Returns the
-    /// number of entries, also those that another invalidation has not removed yet. A load's tags are known when it ends: later requests wait for it, and load again if it has
-    /// the tag.
+    /// number of entries, also those that another invalidation has not removed yet. A load's tags are known when it ends: later requests
+    /// wait for it, and load again if it has the tag.
     #[expect(clippy::must_use_candidate, reason = "most callers do not care how many there were")]
     pub fn invalidate_tag(&self, tag: &str, how: Invalidation) -> usize {
         self.engine.publish_invalidation(|_| InvalidationTarget::Tag(tag.to_owned()), how);

@@ -125,7 +125,7 @@ impl<K: Hash + Eq + Clone, T: Clone> Coalescer<K, T> {
     }
 
     /// Joins the load of `key`, or starts one. `deadline` maps the start of the load to the deadline of this
-    /// caller's wait. If this caller starts the load, a waiter leads a second load after `hedge_after`; `None`: never.
+    /// caller's wait. If this caller starts the load, a waiter leads a further load after each `hedge_after`; `None`: never.
     ///
     /// `find_stored` is called before a load would start, under the lock. A leader stores its result before it frees
     /// the key, so a caller that finds the key free and nothing stored is the first. Without this check two loads
@@ -468,7 +468,7 @@ impl<K: Hash + Eq, T: Clone> WaitTimer<K, T> {
         Self { watch: Waiter::watch(load, None, false, runtime).0, runtime }
     }
 
-    /// Wakes waiters whose deadline has passed, and one that is to lead a second load. Returns the next such time;
+    /// Wakes waiters whose deadline has passed, and one that is to lead a further load. Returns the next such time;
     /// `None`: no waiter has one, and the next one gets a new timer.
     pub fn expire(&self, now: Time) -> Option<Time> {
         let load = &self.watch.load;
@@ -539,7 +539,7 @@ struct LoadState<T> {
     timers: SmallVec<[(RuntimeId, Time); 1]>,
 }
 
-/// When waiters lead a second load while the first leader is at work.
+/// When waiters lead a further load while the first leader is at work.
 #[derive(Debug)]
 struct Hedges {
     every: Duration,
@@ -657,9 +657,9 @@ impl<T> LoadState<T> {
     }
 
     fn elect(&mut self, lost_result: fn() -> T) -> Election {
-        match self.queue.find_first(|position| position.can_lead) {
-            Some((elected, position)) => {
-                let waker = position.waker.take();
+        match self.queue.find_first(|waiter| waiter.can_lead) {
+            Some((elected, waiter)) => {
+                let waker = waiter.waker.take();
                 self.phase = LoadPhase::Vacant { elected: Some(elected) };
                 Election::Elected(waker)
             }
@@ -671,7 +671,7 @@ impl<T> LoadState<T> {
         }
     }
 
-    /// Returns the wakers of expired waiters and of one that is to lead a second load, and the next such time.
+    /// Returns the wakers of expired waiters and of one that is to lead a further load, and the next such time.
     fn expire(&mut self, now: Time, runtime: RuntimeId, budget: &HedgeBudget) -> (Vec<Waker>, Option<Time>) {
         let (mut wakers, mut next) = self.queue.expire(now);
         if let Some(hedges) = &mut self.hedges
@@ -680,12 +680,12 @@ impl<T> LoadState<T> {
             if hedges.next <= now {
                 hedges.next = now + hedges.every;
                 // One that was elected before and has not been polled since has no waker.
-                let is_next = |position: &QueuedWaiter| position.may_hedge() && position.waker.is_some();
+                let is_next = |waiter: &QueuedWaiter| waiter.may_hedge() && waiter.waker.is_some();
                 if self.leaders_active < LEADERS_MAX
-                    && let Some((elected, position)) = self.queue.find_first(is_next)
+                    && let Some((elected, waiter)) = self.queue.find_first(is_next)
                     && budget.try_take()
                 {
-                    wakers.extend(position.waker.take());
+                    wakers.extend(waiter.waker.take());
                     self.phase = LoadPhase::Vacant { elected: Some(elected) };
                 }
             }
@@ -764,28 +764,26 @@ impl<T: Clone> LoadState<T> {
         }
     }
 
-    fn poll(&mut self, number: Option<u64>, waker: &Waker) -> PollOutcome<T> {
+    fn poll(&mut self, position: Option<u64>, waker: &Waker) -> PollOutcome<T> {
         if let LoadPhase::Completed(answer, by) = &self.phase {
             return PollOutcome::Completed(answer.clone(), *by);
         }
-        let Some((number, position)) = number.and_then(|number| Some((number, self.queue.get_mut(number)?)))
-        else {
-            return PollOutcome::Pending;
-        };
+        let Some(position) = position else { return PollOutcome::Pending };
+        let Some(waiter) = self.queue.get_mut(position) else { return PollOutcome::Pending };
         // A waiter whose deadline has passed leads only if there is no other leader.
-        let is_wanted = !position.is_timed_out || self.leaders_active == 0;
-        if position.can_lead && is_wanted && matches!(self.phase, LoadPhase::Vacant { .. }) {
-            self.queue.remove(number);
+        let is_wanted = !waiter.is_timed_out || self.leaders_active == 0;
+        if waiter.can_lead && is_wanted && matches!(self.phase, LoadPhase::Vacant { .. }) {
+            self.queue.remove(position);
             return PollOutcome::Lead(self.add_leader());
         }
-        if position.is_timed_out {
-            self.queue.remove(number);
-            if matches!(self.phase, LoadPhase::Vacant { elected: Some(elected) } if elected == number) {
+        if waiter.is_timed_out {
+            self.queue.remove(position);
+            if matches!(self.phase, LoadPhase::Vacant { elected: Some(elected) } if elected == position) {
                 self.phase = LoadPhase::Led;
             }
             return PollOutcome::TimedOut;
         }
-        match &mut position.waker {
+        match &mut waiter.waker {
             Some(known) => known.clone_from(waker),
             unknown => *unknown = Some(waker.clone()),
         }

@@ -23,8 +23,8 @@ pub struct Limit {
     /// [queue](crate::LoadBounds::queue). A load that waits for another load of the same cache may wait for its own
     /// reservation.
     pub bytes: Option<usize>,
-    /// The largest entry that is stored, in bytes. A larger value is answered and not stored. 4 GiB at most. `None`: 1 MiB, or a sixteenth of the limit if that is less.
-    /// Only with a limit in bytes.
+    /// The largest entry that is stored, in bytes. A larger value is answered and not stored. 4 GiB at most. `None`: 1 MiB, or a sixteenth
+    /// of the limit if that is less. Only with a limit in bytes.
     pub max_object: Option<usize>,
     /// The policy that selects the entries to evict.
     #[cfg_attr(feature = "spec", serde(serialize_with = "shown::policy"))]
@@ -168,7 +168,7 @@ impl LimitBounds {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "between 0 and `most`, rounded up"
+            reason = "between 0 and `max`, rounded"
         )]
         let cleared = (max as f64 * reclaim).round() as usize;
         Self { max, reclaim_to: max - cleared.min(max) }

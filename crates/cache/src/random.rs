@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use stockade_model::seed::Seed;
+use stockade_model::seed::{Seed, mixed};
 
 /// `SplitMix64` (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, OOPSLA 2014). Its state is a
 /// counter, so threads can draw concurrently.
@@ -25,10 +25,7 @@ impl Random {
     /// Uniformly distributed, above 0 and up to 1.
     pub(crate) fn uniform(&self) -> f64 {
         const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
-        let mut bits = self.0.fetch_add(GAMMA, Ordering::Relaxed).wrapping_add(GAMMA);
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^= bits >> 31;
+        let bits = mixed(self.0.fetch_add(GAMMA, Ordering::Relaxed).wrapping_add(GAMMA));
         ((bits >> 11) + 1) as f64 / (1_u64 << 53) as f64
     }
 

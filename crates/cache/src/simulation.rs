@@ -19,7 +19,10 @@
 
 use std::time::Duration;
 
-use stockade_model::{seed::Seed, time::Time};
+use stockade_model::{
+    seed::{Seed, mixed},
+    time::Time,
+};
 
 use crate::{
     limit::Limit,
@@ -167,9 +170,5 @@ impl Evictor {
 
 /// The hash of an entry for the sample.
 fn spread(entry: u32) -> u64 {
-    // The finalizer of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
-    let mut hash = (u64::from(entry) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    hash ^ (hash >> 31)
+    mixed((u64::from(entry) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }

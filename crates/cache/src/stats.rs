@@ -12,6 +12,9 @@ use stockade_model::{
 
 use crate::freshness::Refresh;
 
+/// The family of the counters of refreshes.
+const REFRESHES: &str = "stockade_refreshes_total";
+
 /// Declares the atomic [`Counters`], the snapshots [`RequestStats`] and [`StoreStats`], and [`Stats`] with the fields of both.
 macro_rules! stats {
     (
@@ -119,10 +122,11 @@ macro_rules! stats {
                 }
             }
 
-            /// Refreshes of all kinds.
+            /// Refreshes of all kinds: the counters of the family `stockade_refreshes_total`.
             #[must_use]
             pub fn refreshes(&self) -> u64 {
-                self.refreshes_early + self.refreshes_xfetch + self.refreshes_swr + self.probes
+                let counters = [$(($family, self.$field),)*];
+                counters.into_iter().filter(|(family, _)| *family == REFRESHES).map(|(_, count)| count).sum()
             }
         }
 
@@ -176,7 +180,7 @@ stats! {
         probes = "stockade_refreshes_total" { refresh = "probe" },
         /// Loads started.
         loads = "stockade_loads_total",
-        /// Second loads of a key whose load is slow, after `hedge_after`.
+        /// Further loads of a key whose load is slow, one after each `hedge_after`.
         hedges = "stockade_hedges_total",
         /// Loads that returned a value. The others are in flight, failed, were cancelled at their deadline or lost.
         loads_answered = "stockade_loads_answered_total",
@@ -298,5 +302,24 @@ impl Counter {
 
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refreshes_are_the_counters_of_their_family() {
+        let requests = RequestStats {
+            refreshes_early: 1,
+            refreshes_xfetch: 2,
+            refreshes_swr: 4,
+            probes: 8,
+            loads: 16,
+            hedges: 32,
+            ..RequestStats::default()
+        };
+        assert_eq!(requests.refreshes(), 15);
     }
 }

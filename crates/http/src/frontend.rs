@@ -71,7 +71,7 @@ use std::{
 };
 
 use stockade_model::time::Live;
-use tokio::{runtime, sync::watch};
+use tokio::{runtime::RuntimeMetrics, sync::watch};
 
 use counts::ThreadCounters;
 use listener::{BoundSocket, ListenerKind};
@@ -81,7 +81,7 @@ use table::ConnectionTable;
 use tls::TlsConfig;
 use worker::{FrontendWorker, RunState};
 
-use crate::locks::Lock;
+use crate::{locks::Lock, server};
 
 pub use body::{ClientBody, ClientBodyError};
 pub use client::{ClientNetwork, ClientPrefix};
@@ -104,7 +104,7 @@ pub struct Frontend {
     tls: Option<Arc<TlsConfig>>,
     counters: Vec<Arc<ThreadCounters>>,
     /// Of the runtime of each thread.
-    workers: Vec<runtime::RuntimeMetrics>,
+    workers: Vec<RuntimeMetrics>,
     run_state: watch::Sender<RunState>,
     /// How many requests each thread aborted, sent when it stops.
     stopped: mpsc::Receiver<u64>,
@@ -206,9 +206,7 @@ impl Frontend {
         let (listening_sender, listening) = mpsc::channel();
         let counters = Arc::new(ThreadCounters::default());
         self.counters.push(Arc::clone(&counters));
-        let runtime =
-            runtime::Builder::new_current_thread().enable_io().enable_time().thread_name("blocking").build();
-        let runtime = runtime.map_err(FrontendStartError::Thread)?;
+        let runtime = server::runtime().map_err(FrontendStartError::Thread)?;
         self.workers.push(runtime.metrics());
         let time = Live::on(runtime.handle().clone());
         let worker = FrontendWorker {

@@ -1,4 +1,4 @@
-//! The guard of pages that are for the operator alone; no I/O.
+//! The guard of pages that are for the operator alone. Pure.
 //!
 //! A page of another site may send a request here from the operator's browser. The browser states the host always, and for which
 //! site it sends the request where it trusts the connection.

@@ -37,7 +37,7 @@ use tokio::{
 };
 
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// Pause after a failed accept, such as one without a free file descriptor.
+/// Pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
 type BodyError = Box<dyn Error + Send + Sync>;
@@ -211,10 +211,7 @@ where
     let Connections { limits, free } = connections;
     let mut open: VecDeque<Arc<OpenConnection>> = VecDeque::new();
     loop {
-        let Ok((tcp, _)) = listener.accept().await else {
-            time.sleep_until(time.now() + ACCEPT_PAUSE).await;
-            continue;
-        };
+        let tcp = accept(listener, time).await;
         // The task of a connection that has ended has dropped its reference.
         open.retain(|connection| Arc::strong_count(connection) > 1);
         if limits.when_full == WhenFull::CloseOldest && free.available_permits() == 0 {
@@ -230,6 +227,17 @@ where
             serve_connection(tcp, limits, &clock, &connection, respond).await;
             drop(permit);
         });
+    }
+}
+
+/// The next connection of a server that never ends.
+pub async fn accept(listener: &TcpListener, time: &impl Runtime) -> TcpStream {
+    loop {
+        match listener.accept().await {
+            Ok((tcp, _)) => return tcp,
+            // Without a free file descriptor connections wait in the kernel until others are closed.
+            Err(_) => time.sleep_until(time.now() + ACCEPT_PAUSE).await,
+        }
     }
 }
 

@@ -202,7 +202,7 @@ pub fn check(
         }
         experiment.scale(options.scale)?;
     }
-    let clock = clock(&experiment.cells)?;
+    let clock = common_clock(&experiment.cells)?;
     let runtime = EngineRuntime::new(clock).map_err(TargetError::from)?;
     let folder = experiment.folder().to_owned();
     #[cfg_attr(not(feature = "http"), expect(unused_mut))]
@@ -494,7 +494,7 @@ fn head(experiment: &Experiment, options: &Options, clock: ClockKind) -> Record 
 }
 
 /// The common clock of all arms.
-fn clock(cells: &[Cell]) -> Result<ClockKind, RunError> {
+fn common_clock(cells: &[Cell]) -> Result<ClockKind, RunError> {
     let is_virtual = |cell: &&Cell| cell.clock == ClockKind::Virtual;
     match cells.iter().filter(is_virtual).count() {
         0 => Ok(ClockKind::Live),

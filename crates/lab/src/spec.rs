@@ -480,7 +480,7 @@ fn claim(table: HypothesisTable, names: Names<'_>, cells: &[Cell]) -> Result<Cla
         Ok(all)
     });
     let expect = expect.collect::<Result<Vec<_>, TomlError>>()?;
-    let min_effect = table.min_effect.map_or(judge::MIN_EFFECT, |percent| percent.0.0);
+    let min_effect = table.min_effect.map_or(judge::CLAIM_MIN_EFFECT, |percent| percent.0.0);
     let expect = expect.into_iter().flatten().collect();
     let (text, abort, any_scale) = (table.text, table.abort, table.any_scale);
     Ok(Claim { text, expect, min_effect, abort, any_scale, is_judged: true })
@@ -570,7 +570,7 @@ fn audit(names: Names<'_>, cells: &[Cell]) -> Option<Claim> {
     let expect: Vec<_> =
         exprs.into_iter().filter_map(|expr| Some((expr.clone(), judge::parse(&expr, names).ok()?))).collect();
     let text = "nothing was served beyond its limit".to_owned();
-    let min_effect = judge::MIN_EFFECT;
+    let min_effect = judge::CLAIM_MIN_EFFECT;
     (!expect.is_empty()).then_some(Claim {
         text,
         expect,

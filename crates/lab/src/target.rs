@@ -330,15 +330,18 @@ impl Second {
     /// True if nothing happened in it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.outcomes.requests() == 0 && self.open.is_none_or(|open| open == OpenSecond::default())
+        let is_empty = |OpenSecond { source_loads, retries, dropped, age_max }| {
+            source_loads.unwrap_or(0) + retries + dropped == 0 && age_max.is_none()
+        };
+        self.outcomes.requests() == 0 && self.open.is_none_or(is_empty)
     }
 }
 
 /// Further counts of an open load in a second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenSecond {
-    /// Fetches that reached the source.
-    pub source_loads: u64,
+    /// Fetches that reached the source; `None`: nothing counts them.
+    pub source_loads: Option<u64>,
     /// Attempts after a request's first.
     pub retries: u64,
     /// Requests that were due and not sent.

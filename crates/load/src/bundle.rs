@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 use stockade_model::seed::Seed;
 
 use crate::{
-    AddressRuleError, ClientOptions, Retries, Sha256Digest, Trust,
+    ClientOptions, Trust,
     generator::{LoadTest, Share},
     plan::Plan,
     schedule::ScheduleLimitError,
     template::RequestTemplate,
-    traffic::{CacheBust, RequestOrder, Traffic, TrafficError, TrafficOptions},
+    traffic::{Traffic, TrafficError, TrafficOptions},
 };
 
 /// The bytes cannot be written or read.
@@ -48,12 +48,10 @@ struct Bundle {
     id: String,
     plan: Plan,
     templates: Vec<Template>,
-    order: Order,
-    keys: Option<String>,
-    /// The seed, and whether it is for rounds.
-    cache_bust: Option<(Seed, bool)>,
+    traffic_options: TrafficOptions,
     traffic_seed: Seed,
-    options: Options,
+    options: ClientOptions,
+    certificates: Certificates,
     max_in_flight: Option<usize>,
     drain: Duration,
     threads: Option<NonZeroUsize>,
@@ -69,30 +67,7 @@ struct Template {
     body: Vec<u8>,
 }
 
-#[derive(Serialize, Deserialize)]
-enum Order {
-    Sequential,
-    Random,
-    Listed(Arc<[u32]>),
-}
-
-#[derive(Serialize, Deserialize)]
-struct Options {
-    timeout: Duration,
-    http2: bool,
-    keep_alive: bool,
-    certificates: Certificates,
-    unix_socket: Option<PathBuf>,
-    resolve: Vec<String>,
-    connect_to: Vec<String>,
-    redirects_max: u32,
-    retries_max: u32,
-    retry_backoff: Duration,
-    retry_budget: f64,
-    body_digest: Option<Sha256Digest>,
-    is_strict: bool,
-}
-
+/// The certificates that connections accept, with the content of a file.
 #[derive(Serialize, Deserialize)]
 enum Certificates {
     System,
@@ -108,18 +83,10 @@ impl LoadTest {
             id: self.id.clone(),
             plan: self.plan.clone(),
             templates: self.traffic.templates().iter().map(Template::from).collect(),
-            order: match &options.order {
-                RequestOrder::Sequential => Order::Sequential,
-                RequestOrder::Random => Order::Random,
-                RequestOrder::Listed(list) => Order::Listed(Arc::clone(list)),
-            },
-            keys: options.keys.map(|keys| keys.to_string()),
-            cache_bust: options.cache_bust.map(|cache_bust| match cache_bust {
-                CacheBust::EveryRequest(seed) => (seed, false),
-                CacheBust::EveryRound(seed) => (seed, true),
-            }),
+            traffic_options: options.clone(),
             traffic_seed,
-            options: Options::of(&self.options)?,
+            options: self.options.clone(),
+            certificates: Certificates::of(&self.options)?,
             max_in_flight: self.max_in_flight,
             drain: self.drain,
             threads: self.threads,
@@ -135,26 +102,15 @@ impl LoadTest {
         let bundle: Bundle = postcard::from_bytes(bytes).map_err(|error| malformed(&error))?;
         bundle.plan.check()?;
         let templates = bundle.templates.into_iter().map(RequestTemplate::try_from);
-        let options = TrafficOptions {
-            order: match bundle.order {
-                Order::Sequential => RequestOrder::Sequential,
-                Order::Random => RequestOrder::Random,
-                Order::Listed(list) => RequestOrder::Listed(list),
-            },
-            keys: bundle.keys.map(|keys| keys.parse().map_err(|error| malformed(&error))).transpose()?,
-            cache_bust: bundle.cache_bust.map(|(seed, is_by_round)| {
-                if is_by_round { CacheBust::EveryRound(seed) } else { CacheBust::EveryRequest(seed) }
-            }),
-        };
         Ok(Self {
             id: bundle.id,
             plan: bundle.plan,
             traffic: Arc::new(Traffic::new(
                 templates.collect::<Result<_, _>>()?,
-                options,
+                bundle.traffic_options,
                 bundle.traffic_seed,
             )?),
-            options: bundle.options.try_into().map_err(|error: AddressRuleError| malformed(&error))?,
+            options: ClientOptions { trust: bundle.certificates.into(), ..bundle.options },
             max_in_flight: bundle.max_in_flight,
             drain: bundle.drain,
             threads: bundle.threads,
@@ -197,71 +153,39 @@ impl TryFrom<Template> for RequestTemplate {
     }
 }
 
-impl Options {
+impl Certificates {
     fn of(options: &ClientOptions) -> Result<Self, BundleError> {
         if options.client_certificate.is_some() {
             return Err(BundleError::ClientCertificate);
         }
-        let certificates = match &options.trust {
-            Trust::System => Certificates::System,
-            Trust::Insecure => Certificates::Insecure,
-            Trust::Pem(text) => Certificates::Pem(text.to_vec()),
-            Trust::File(path) => Certificates::Pem(
+        Ok(match &options.trust {
+            Trust::System => Self::System,
+            Trust::Insecure => Self::Insecure,
+            Trust::Pem(text) => Self::Pem(text.to_vec()),
+            Trust::File(path) => Self::Pem(
                 fs::read(path).map_err(|error| BundleError::Certificates { path: path.clone(), error })?,
             ),
-        };
-        Ok(Self {
-            timeout: options.timeout,
-            http2: options.http2,
-            keep_alive: options.keep_alive,
-            certificates,
-            unix_socket: options.unix_socket.clone(),
-            resolve: options.resolve.iter().map(ToString::to_string).collect(),
-            connect_to: options.connect_to.iter().map(ToString::to_string).collect(),
-            redirects_max: options.redirects_max,
-            retries_max: options.retries.max,
-            retry_backoff: options.retries.backoff,
-            retry_budget: options.retries.budget,
-            body_digest: options.body_digest,
-            is_strict: options.is_strict,
         })
     }
 }
 
-impl TryFrom<Options> for ClientOptions {
-    type Error = AddressRuleError;
-
-    fn try_from(options: Options) -> Result<Self, AddressRuleError> {
-        Ok(Self {
-            timeout: options.timeout,
-            http2: options.http2,
-            keep_alive: options.keep_alive,
-            trust: match options.certificates {
-                Certificates::System => Trust::System,
-                Certificates::Pem(text) => Trust::Pem(text.into()),
-                Certificates::Insecure => Trust::Insecure,
-            },
-            client_certificate: None,
-            unix_socket: options.unix_socket,
-            resolve: options.resolve.iter().map(|rule| rule.parse()).collect::<Result<_, _>>()?,
-            connect_to: options.connect_to.iter().map(|rule| rule.parse()).collect::<Result<_, _>>()?,
-            redirects_max: options.redirects_max,
-            retries: Retries {
-                max: options.retries_max,
-                backoff: options.retry_backoff,
-                budget: options.retry_budget,
-            },
-            body_digest: options.body_digest,
-            is_strict: options.is_strict,
-            allowed: None,
-        })
+impl From<Certificates> for Trust {
+    fn from(certificates: Certificates) -> Self {
+        match certificates {
+            Certificates::System => Self::System,
+            Certificates::Pem(text) => Self::Pem(text.into()),
+            Certificates::Insecure => Self::Insecure,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::url::parse_url;
+    use crate::{
+        traffic::{CacheBust, RequestOrder},
+        url::parse_url,
+    };
 
     fn load(plan: &str) -> LoadTest {
         let mut template = RequestTemplate::get(parse_url("http://localhost:8080/{key}?a=b").unwrap());

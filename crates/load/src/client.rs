@@ -15,11 +15,9 @@ use std::{
     cell::{Cell, RefCell},
     collections::BTreeSet,
     future::poll_fn,
-    path::PathBuf,
     rc::Rc,
     sync::{Arc, PoisonError},
     task::Poll,
-    time::Duration,
 };
 
 use http::{Request, Uri, Version, header};
@@ -35,67 +33,15 @@ use self::{
     response::{CompletedResponse, ExchangeError, ExpectedBody},
 };
 use crate::{
-    address_rules::{ConnectToRule, ResolveRule},
-    allowed::AllowedTargets,
     endpoint::Endpoint,
     follow::follow_redirect,
-    retry::{Retries, RetryBudget},
+    retry::RetryBudget,
     sample::{FailureClass, RequestFailure, Response},
+    settings::ClientOptions,
     template::RequestTemplate,
-    tls::{self, ClientCertificate, Trust, TrustError},
+    tls::{self, TrustError},
     traffic::{RequestSpec, Traffic},
 };
-
-/// How requests are sent.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ClientOptions {
-    /// The time from the start of an attempt until its response has to be complete.
-    pub timeout: Duration,
-    /// HTTP/2 only: by ALPN over TLS, with prior knowledge without TLS.
-    pub http2: bool,
-    /// True if a connection serves more than one request.
-    pub keep_alive: bool,
-    /// The certificates that TLS connections accept.
-    pub trust: Trust,
-    /// The certificate that it shows to servers that ask for one.
-    pub client_certificate: Option<ClientCertificate>,
-    /// The socket that replaces the address of every URL.
-    pub unix_socket: Option<PathBuf>,
-    /// Addresses instead of those of names; the first rule that matches.
-    pub resolve: Vec<ResolveRule>,
-    /// Hosts and ports to connect to instead of those of URLs; the first rule that matches. `Host` and the name in TLS stay.
-    pub connect_to: Vec<ConnectToRule>,
-    /// The most redirects followed for one request.
-    pub redirects_max: u32,
-    /// The retries of failed requests.
-    pub retries: Retries,
-    /// The SHA-256 that every decoded body has to have.
-    pub body_digest: Option<Sha256Digest>,
-    /// True if a response that breaks RFC 9112 is malformed, also where common clients accept it.
-    pub is_strict: bool,
-    /// The servers that it may reach; `None`: any.
-    pub allowed: Option<AllowedTargets>,
-}
-
-impl Default for ClientOptions {
-    fn default() -> Self {
-        Self {
-            timeout: Duration::from_secs(30),
-            http2: false,
-            keep_alive: true,
-            trust: Trust::System,
-            client_certificate: None,
-            unix_socket: None,
-            resolve: Vec::new(),
-            connect_to: Vec::new(),
-            redirects_max: 0,
-            retries: Retries::default(),
-            body_digest: None,
-            is_strict: false,
-            allowed: None,
-        }
-    }
-}
 
 /// The state that the clients of all threads share.
 #[derive(Debug)]

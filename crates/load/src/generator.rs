@@ -44,9 +44,10 @@ use self::{
     worker::{LoadContext, LoadWorker, WorkerEvent},
 };
 use crate::{
-    client::{ClientContext, ClientOptions, ThreadClient},
+    client::{ClientContext, ThreadClient},
     plan::Plan,
     sample::{RequestFailure, Sample},
+    settings::ClientOptions,
     summary::Summary,
     tally::Tally,
     tls::TrustError,

@@ -113,10 +113,12 @@ pub use allowed::{AllowedTargets, TargetPattern, TargetPatternError};
 #[cfg(feature = "http")]
 pub use bundle::BundleError;
 #[cfg(feature = "http")]
-pub use client::{ClientOptions, Sha256Digest};
+pub use client::Sha256Digest;
 #[cfg(feature = "http")]
 pub use record::LoadRecord;
 pub use retry::Retries;
+#[cfg(feature = "http")]
+pub use settings::ClientOptions;
 #[cfg(feature = "http")]
 pub use tls::{ClientCertificate, Trust, TrustError};
 

@@ -98,7 +98,6 @@ impl<'a> LoadRecord<'a> {
             repeat: 1,
             second: end.as_secs().saturating_sub(1),
             outcomes: tally.request_outcomes(),
-            source_loads: Some(0),
             retries: Some(tally.retries),
             dropped: Some(progress.second.dropped),
             usage: usage.map(|usage| (Role::Load, usage)).into_iter().collect(),

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 #[cfg(feature = "http")]
 pub(crate) use budget::RetryBudget;
 
 /// The retries of failed requests; none by default.
 ///
 /// Retried are failures of connections, timeouts, truncated answers, and the statuses 408, 429, 500, 502, 503 and 504.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub struct Retries {
     /// The most attempts after a request's first one.
     pub max: u32,

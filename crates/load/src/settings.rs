@@ -4,6 +4,7 @@
 
 use std::{
     fmt,
+    net::IpAddr,
     path::{Path, PathBuf},
     str::FromStr,
     time::Duration,
@@ -17,7 +18,8 @@ use stockade_model::{
 };
 
 use crate::{
-    ClientCertificate, ClientOptions, ConnectToRule, ResolveRule, Retries, Sha256Digest, Trust,
+    AllowedTargets, ClientCertificate, ConnectToRule, ResolveRule, Retries, Sha256Digest, Trust,
+    keys::Keys,
     template::{CONNECTION_HEADERS, RequestTemplate},
 };
 
@@ -91,6 +93,18 @@ pub struct RequestSettings {
     )]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<String>"))]
     pub connect_to: Vec<ConnectToRule>,
+    /// Connect from this address of this machine, which has ports of its own (28,000 by default); further ones, after commas, take turns
+    #[cfg_attr(
+        feature = "cli",
+        arg(
+            long = "local-address",
+            value_name = "ADDR",
+            value_delimiter = ',',
+            help_heading = "How",
+            conflicts_with = "unix"
+        )
+    )]
+    pub local_addresses: Vec<IpAddr>,
     /// Follow at most N redirects per request [default: 0]
     #[cfg_attr(feature = "cli", arg(long, value_name = "N", help_heading = "How"))]
     #[cfg_attr(feature = "schema", schemars(with = "Option<u32>", range(max = 50)))]
@@ -112,6 +126,63 @@ pub struct RequestSettings {
     #[cfg_attr(feature = "cli", arg(long, value_name = "HEX", help_heading = "How"))]
     #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub sha256: Option<BodyDigest>,
+}
+
+/// How a generator sends requests: the settings with their defaults. Agents get them as they stand here.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+pub struct ClientOptions {
+    /// The time from the start of an attempt until its response has to be complete.
+    pub timeout: Duration,
+    /// HTTP/2 only: by ALPN over TLS, with prior knowledge without TLS.
+    pub http2: bool,
+    /// True if a connection serves more than one request.
+    pub keep_alive: bool,
+    /// The certificates that TLS connections accept.
+    #[serde(skip)]
+    pub trust: Trust,
+    /// The certificate that it shows to servers that ask for one.
+    #[serde(skip)]
+    pub client_certificate: Option<ClientCertificate>,
+    /// The socket that replaces the address of every URL.
+    pub unix_socket: Option<PathBuf>,
+    /// Addresses instead of those of names; the first rule that matches.
+    pub resolve: Vec<ResolveRule>,
+    /// Hosts and ports to connect to instead of those of URLs; the first rule that matches. `Host` and the name in TLS stay.
+    pub connect_to: Vec<ConnectToRule>,
+    /// Addresses of this machine from which connections come, in turn; none: the system chooses.
+    pub local_addresses: Vec<IpAddr>,
+    /// The most redirects followed for one request.
+    pub redirects_max: u32,
+    /// The retries of failed requests.
+    pub retries: Retries,
+    /// The SHA-256 that every decoded body has to have.
+    pub body_digest: Option<Sha256Digest>,
+    /// True if a response that breaks RFC 9112 is malformed, also where common clients accept it.
+    pub is_strict: bool,
+    /// The servers that it may reach; `None`: any.
+    #[serde(skip)]
+    pub allowed: Option<AllowedTargets>,
+}
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        Self {
+            timeout: RequestSettings::TIMEOUT,
+            http2: false,
+            keep_alive: true,
+            trust: Trust::System,
+            client_certificate: None,
+            unix_socket: None,
+            resolve: Vec::new(),
+            connect_to: Vec::new(),
+            local_addresses: Vec::new(),
+            redirects_max: 0,
+            retries: Retries::default(),
+            body_digest: None,
+            is_strict: false,
+            allowed: None,
+        }
+    }
 }
 
 /// A header of every request.
@@ -187,6 +258,7 @@ impl RequestSettings {
             unix_socket: self.unix.as_ref().map(file),
             resolve: self.resolve.clone(),
             connect_to: self.connect_to.clone(),
+            local_addresses: self.local_addresses.clone(),
             redirects_max: self.redirects.map_or(0, |most| most.0),
             retries: Retries {
                 max: self.retries.map_or(retries.max, |most| most.0),
@@ -208,8 +280,11 @@ impl RequestSettings {
             (self.insecure && self.ca.is_some(), "`insecure` and `ca` exclude each other"),
             (self.cert.is_some() != self.key.is_some(), "`cert` and `key` belong together"),
             (
-                self.unix.is_some() && !(self.resolve.is_empty() && self.connect_to.is_empty()),
-                "`unix` replaces every address: leave `resolve` and `connect_to` out",
+                self.unix.is_some()
+                    && !(self.resolve.is_empty()
+                        && self.connect_to.is_empty()
+                        && self.local_addresses.is_empty()),
+                "`unix` replaces every address: leave `resolve`, `connect_to` and `local_addresses` out",
             ),
         ]
         .into_iter()
@@ -367,7 +442,7 @@ macro_rules! texts {
     )*};
 }
 
-texts!(HeaderLine, MethodName, BodyDigest, ResolveRule, ConnectToRule);
+texts!(HeaderLine, MethodName, BodyDigest, ResolveRule, ConnectToRule, Keys);
 
 fn parse_timeout(text: &str) -> Result<Duration, String> {
     above_zero(parse_duration(text).map_err(|error| error.to_string())?)

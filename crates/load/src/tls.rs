@@ -6,7 +6,7 @@ use rustls::{ClientConfig, RootCertStore, client::Resumption, sign::SingleCertAn
 use stockade_http::tls::with_authorities;
 pub use stockade_http::tls::{ClientCertificate, Trust, TrustError};
 
-use crate::client::ClientOptions;
+use crate::settings::ClientOptions;
 
 /// Reads the authorities of the system only if a connection `may_encrypt`. If the system has none, each connection with
 /// TLS fails, and the others do not.

@@ -6,6 +6,7 @@ use std::{borrow::Cow, sync::Arc};
 
 use http::Method;
 use rand::RngExt;
+use serde::{Deserialize, Serialize};
 use stockade_model::seed::Seed;
 
 use crate::{keys::Keys, template::RequestTemplate, url::UrlError};
@@ -60,7 +61,7 @@ pub struct RequestSpec<'a> {
 }
 
 /// The order in which templates are used.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub enum RequestOrder {
     /// In sequence, repeatedly.
     #[default]
@@ -72,7 +73,7 @@ pub enum RequestOrder {
 }
 
 /// The differences between requests.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct TrafficOptions {
     /// The order of templates.
     pub order: RequestOrder,
@@ -84,7 +85,7 @@ pub struct TrafficOptions {
 
 /// The URLs that are unique. Their query gets a parameter `stockade=` with hex digits that depend on this seed: a second run
 /// with the same seed would hit the entries of the first one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub enum CacheBust {
     /// The URL of every request.
     EveryRequest(Seed),

@@ -19,11 +19,11 @@ use crate::{
 /// Makes a parser of lines.
 pub(crate) type NewParser = Arc<dyn Fn() -> Box<dyn LineParser> + Send + Sync>;
 
-pub(crate) fn parsers<P: LineParser + 'static>(new: impl Fn() -> P + Send + Sync + 'static) -> NewParser {
+pub(crate) fn new_parser<P: LineParser + 'static>(new: impl Fn() -> P + Send + Sync + 'static) -> NewParser {
     Arc::new(move || Box::new(new()))
 }
 
-/// The text of a format, and its parsers.
+/// The text of a format, and what makes its parsers.
 pub(crate) type StatedFormat = Result<(String, NewParser), FormatError>;
 
 /// One kind of format: a row of [`FORMATS`].

@@ -253,7 +253,7 @@ pub(crate) fn without_zeros(line: &[u8]) -> &[u8] {
 
 fn compression(head: &[u8]) -> Compression {
     #[cfg(feature = "zstd")]
-    if crate::zstd::is_magic(head) {
+    if crate::zstd::begins_frame(head) {
         return Compression::Zstd;
     }
     if head.starts_with(&GZIP_MAGIC) { Compression::Gzip } else { Compression::None }

@@ -37,7 +37,7 @@ const LINES_BEFORE_REQUESTS: u64 = 1_000;
 const HOLE_BYTES: usize = 1 << 10;
 
 /// The first lines of a file whose times say where the others are.
-const NEIGHBORS: usize = 100;
+const FIRST_TIMES_MAX: usize = 100;
 
 const FAR: &str = "the time is more than a year from those of the lines around it";
 
@@ -97,7 +97,7 @@ pub enum LogError {
     #[error(
         "{file}: its format cannot be told, since {reason}: name it, as one of {}. For a log of nginx with a format of its own, PATTERN is its log_format, \
          such as '$remote_addr [$time_local] \"$request\" $status $body_bytes_sent'",
-        FORMATS.names().collect::<Vec<_>>().join(", ")
+        FORMATS.parsed_names().collect::<Vec<_>>().join(", ")
     )]
     UnknownFormat {
         /// The name of the input.
@@ -596,7 +596,7 @@ fn first_times(head: &[u8], wrapper: Option<Wrapper>, format: &Format) -> Vec<u6
     let mut times = Vec::new();
     let Some(mut parser) = format.line_parser() else { return times };
     let unwrapped = wrapper.map(|wrapper| unwrap_head(head, wrapper));
-    for line in lines_of(unwrapped.as_deref().unwrap_or(head)).into_iter().take(NEIGHBORS) {
+    for line in lines_of(unwrapped.as_deref().unwrap_or(head)).into_iter().take(FIRST_TIMES_MAX) {
         let mut at_ns = None;
         let _ = parser.parse(line, &mut |request| at_ns = request.at_ns);
         times.extend(at_ns);

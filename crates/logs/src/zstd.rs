@@ -13,9 +13,9 @@ const MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// The most bytes of a window, which a frame declares and a decoder keeps: what `zstd --ultra -22` writes.
 const WINDOW_BYTES_MAX: u64 = 128 << 20;
 
-/// True if a file starts with a frame of data, or with one to be skipped, as `pzstd` writes it.
-pub fn is_magic(head: &[u8]) -> bool {
-    head == MAGIC || matches!(head, [0x50..=0x5f, 0x2a, 0x4d, 0x18])
+/// True if the bytes begin a frame of data, or one to be skipped, as `pzstd` writes it.
+pub fn begins_frame(bytes: &[u8]) -> bool {
+    bytes.starts_with(&MAGIC) || matches!(bytes, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
 }
 
 /// Decodes frames one after the other. Checksums are not verified.

@@ -67,12 +67,12 @@ impl<T: Named> Registry<T> {
         self.0.iter().find(is_it).ok_or_else(|| UnknownName {
             kind: T::KIND,
             name: name.to_owned(),
-            remedy: remedy(name, self.names()),
+            remedy: remedy(name, self.parsed_names()),
         })
     }
 
     /// Every name that is parsed.
-    pub fn names(&self) -> impl Iterator<Item = &'static str> + Clone + use<T> {
+    pub fn parsed_names(&self) -> impl Iterator<Item = &'static str> + Clone + use<T> {
         self.0.iter().flat_map(parsed)
     }
 

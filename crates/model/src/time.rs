@@ -104,7 +104,7 @@ pub trait Runtime: Clone + Send + Sync + 'static {
 
     /// As [`spawn`](Self::spawn), for a load that a caller waits for. A caller that [blocks](block_on) runs it itself. Otherwise it may be
     /// polled once before this returns, so that no lock may be held.
-    fn spawn_load(&self, load: impl Future<Output = ()> + Send + 'static) {
+    fn spawn_awaited(&self, load: impl Future<Output = ()> + Send + 'static) {
         self.spawn(load);
     }
 

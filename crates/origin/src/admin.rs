@@ -149,7 +149,7 @@ fn current_count(state: &OriginState) -> Value {
     let (mut total, mut statuses) = (0, Map::new());
     let mut routes = Map::new();
     for (pattern, values) in counters_by_pattern(state) {
-        total += values.total();
+        total += values.total_without_abandoned();
         for (status, count) in &values.statuses {
             let sum = statuses.entry(status.to_string()).or_insert(json!(0));
             *sum = json!(sum.as_u64().unwrap_or_default() + count);

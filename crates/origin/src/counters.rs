@@ -101,8 +101,8 @@ impl RouteCounters {
 }
 
 impl CounterValues {
-    /// All requests but the abandoned ones.
-    pub(crate) fn total(&self) -> u64 {
+    /// All requests but the abandoned ones; the rejected ones are among the statuses.
+    pub(crate) fn total_without_abandoned(&self) -> u64 {
         let statuses = self.statuses.iter().map(|(_, count)| count);
         statuses.chain(self.faults.iter().map(|(_, count)| count)).sum()
     }

@@ -38,7 +38,7 @@ const ADMIN_LIMITS: ServerLimits = ServerLimits {
     is_keep_alive: true,
     when_full: WhenFull::CloseOldest,
 };
-/// Delay before the next attempt when no file descriptor is left.
+/// Delay before the next attempt to listen when no file descriptor is left.
 const RETRY_DELAY: Duration = Duration::from_millis(10);
 
 /// Settings of an [`Origin`].
@@ -259,7 +259,7 @@ async fn run_listener(
         match &*listener {
             Some(listener) => tokio::select! {
                 () = change => {}
-                () = accept_all(listener, tls.as_ref(), &context) => {}
+                () = serve(listener, tls.as_ref(), &context) => {}
             },
             None => change.await,
         }
@@ -267,13 +267,9 @@ async fn run_listener(
 }
 
 /// Never returns.
-async fn accept_all(listener: &tokio::net::TcpListener, tls: Option<&ServerTls>, context: &ListenerContext) {
-    let time = &context.time;
+async fn serve(listener: &tokio::net::TcpListener, tls: Option<&ServerTls>, context: &ListenerContext) {
     loop {
-        match listener.accept().await {
-            Ok((tcp, _)) => time.spawn(connection::serve(tcp, tls.cloned(), context.clone())),
-            // No file descriptor is left. Pending connections wait until others are closed.
-            Err(_) => time.sleep_until(time.now() + RETRY_DELAY).await,
-        }
+        let tcp = server::accept(listener, &context.time).await;
+        context.time.spawn(connection::serve(tcp, tls.cloned(), context.clone()));
     }
 }

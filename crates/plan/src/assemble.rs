@@ -32,13 +32,15 @@ const TTL: Duration = Duration::from_mins(1);
 const SWR: Duration = Duration::from_secs(10);
 /// Of a bound on staleness without a ttl, this part is `swr` at most.
 const SWR_DIVISOR: u32 = 7;
-/// Sizes are powers of two: these numbers of sizes below and above the room that is given,
+/// Sizes are powers of two. Where room is given: the number of sizes below it.
 const SIZES_BELOW: i32 = 5;
+/// The number of sizes above it.
 const SIZES_ABOVE: i32 = 4;
-/// or this number up to twice the room beyond which more saves less than [`SAVED_MIN`] of the loads.
+/// Where no room is given: the number of sizes, up to twice the room beyond which more saves less than [`SAVED_MIN`] of the loads.
 const SIZES: usize = 10;
-/// Powers of two below the size of all objects that are examined for it.
+/// Powers of two below the size of all objects that are examined for that room.
 const SIZES_EXAMINED: u32 = 24;
+/// The share of the loads that more room has to save.
 const SAVED_MIN: f64 = 0.01;
 /// With a smaller share of requests by bots the plan without them is the same.
 const BOTS_SHARE_MIN: f64 = 0.03;
@@ -380,7 +382,7 @@ mod tests {
     use crate::{
         outlook::outlook,
         read::KeyRules,
-        testing::{self, words},
+        testing::{self, text_in_one_line},
         trace::{NewRequest, TraceBuilder},
     };
 
@@ -429,11 +431,11 @@ mod tests {
             (large, answer("512MiB", "0.0", none_left, "100.0")),
         ] {
             plan.outlook = outlook(&plan, 2.0);
-            let text = words(&plan);
+            let text = text_in_one_line(&plan);
             assert!(text.starts_with(&answer) && text.contains(cold), "{text}");
         }
         // All requests: the first of each object is a miss.
-        let text = words(&plan(512, Warmup::NONE));
+        let text = text_in_one_line(&plan(512, Warmup::NONE));
         let warm =
             "warm cache 10 requests a second in the busiest minute, 0.5 on average; without a warm-up ";
         assert!(text.contains(warm) && text.contains(" Hit ratio 95.0 %; "), "{text}");
@@ -451,9 +453,9 @@ mod tests {
         }
         let plan = planned(&lines, &options(Capacity::Bytes(4 << 20), Warmup::NONE)).expect("a plan");
         assert!(
-            words(&plan).contains(" 100 requests a second in the busiest minute, 100 on average"),
+            text_in_one_line(&plan).contains(" 100 requests a second in the busiest minute, 100 on average"),
             "{}",
-            words(&plan)
+            text_in_one_line(&plan)
         );
         let room =
             PlanOptions { max_object: Some(1), memory: None, ..options(Capacity::Bytes(1), Warmup::NONE) };
@@ -472,8 +474,9 @@ mod tests {
         let default = planned(&lines, &room).expect("a plan");
         let point = default.recommendation.as_ref().expect("a cache").point;
         assert!((point.miss_ratio - 0.500_5).abs() < 1e-9 && point.byte_load_ratio > 0.999, "{point:?}");
-        let note = " - 1,000 requests with 100.0 % of the bytes are for objects above 1.00 MiB, which the cache does not store: --max-object 8MiB plans for them.";
-        assert!(words(&default).contains(note), "{}", words(&default));
+        let note = " - 1,000 requests with 100.0 % of the bytes are for objects above 1.00 MiB, \
+         which the cache does not store: --max-object 8MiB plans for them.";
+        assert!(text_in_one_line(&default).contains(note), "{}", text_in_one_line(&default));
         assert!(!testing::rendered(&default, "text").contains("max_object"));
         let larger =
             planned(&lines, &PlanOptions { max_object: Some(8 << 20), ..room.clone() }).expect("a plan");
@@ -483,7 +486,7 @@ mod tests {
             (point.byte_miss_ratio - 0.2).abs() < 1e-3 && (point.byte_load_ratio - 0.2).abs() < 1e-3,
             "{point:?}"
         );
-        let text = words(&larger);
+        let text = text_in_one_line(&larger);
         assert!(
             text.contains(" Bytes from the origin: 954 MiB of the 4.66 GiB of all requested objects. "),
             "{text}"
@@ -533,7 +536,7 @@ mod tests {
             let latency = LatencyOption::Fixed(Duration::from_millis(latency_ms));
             let options = PlanOptions { latency, ..options(Capacity::Bytes(64 << 20), Warmup::NONE) };
             let plan = planned(&lines, &options).expect("a plan");
-            assert!(words(&plan).contains(" Hit ratio 50.0 %; "), "{}", words(&plan));
+            assert!(text_in_one_line(&plan).contains(" Hit ratio 50.0 %; "), "{}", text_in_one_line(&plan));
         }
     }
 

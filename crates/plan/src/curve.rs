@@ -29,7 +29,7 @@ pub const SAMPLE_KEYS_MIN: usize = 16_384;
 pub const ERROR_MAX: f64 = 0.005;
 
 /// The ttls that a plan compares without being asked, in seconds.
-pub const TTLS_S: [u64; 10] =
+pub const TTL_GRID_S: [u64; 10] =
     [10, 60, 300, 900, 3_600, 6 * 3_600, 86_400, 7 * 86_400, 30 * 86_400, 365 * 86_400];
 
 /// For how long values are served.

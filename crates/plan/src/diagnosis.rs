@@ -10,7 +10,7 @@ use stockade_model::units::{format_count, format_span};
 pub(crate) use self::urls::UrlSample;
 use crate::{
     CacheSetup, Capacity, PlanOptions,
-    curve::{CurveSettings, Lifetime, Point, TTLS_S, sample},
+    curve::{CurveSettings, Lifetime, Point, TTL_GRID_S, sample},
     recommend::Recommendation,
     replay::Ttl,
     report::percent,
@@ -95,7 +95,8 @@ impl fmt::Display for Finding {
                 };
                 write!(
                     f,
-                    "{} keys differ in parameters only, {} are left without {names}{evidence}: --drop-parameters {names} has a hit ratio of {} instead of {} (among {} requests).",
+                    "{} keys differ in parameters only, {} are left without {names}{evidence}: \
+                     --drop-parameters {names} has a hit ratio of {} instead of {} (among {} requests).",
                     format_count(*keys as u64),
                     format_count(*keys_left as u64),
                     percent(*hit_ratio_without),
@@ -125,7 +126,8 @@ impl fmt::Display for Finding {
             }
             Self::MergedHosts { hosts, share } => write!(
                 f,
-                "{} hosts have paths in common, with responses of other sizes, and the plan takes them for one page in {} of the requests: --by-host keeps them apart.",
+                "{} hosts have paths in common, with responses of other sizes, and the plan \
+                 takes them for one page in {} of the requests: --by-host keeps them apart.",
                 format_count(*hosts as u64),
                 percent(*share)
             ),
@@ -221,7 +223,7 @@ fn few_hits(whole: &Trace, settings: &CurveSettings, chosen: &Recommendation) ->
     if most - now < GAIN_MIN {
         return None;
     }
-    let ttls = TTLS_S.into_iter().filter(|ttl_s| ttl_s * SECOND_NS > ttl_ns);
+    let ttls = TTL_GRID_S.into_iter().filter(|ttl_s| ttl_s * SECOND_NS > ttl_ns);
     let (ttl_s, hit_ratio) = ttls
         .map(|ttl_s| (ttl_s, hits(Ttl::Fixed(ttl_s * SECOND_NS))))
         .find(|(_, hits)| *hits >= ENOUGH * most)?;

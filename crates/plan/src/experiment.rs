@@ -137,7 +137,7 @@ pub fn experiment(plan: &CachePlan, load_time: Duration) -> Option<Experiment> {
                     .filter(|_| !has_not_found),
                 loads: replay.loads - replay.forwarded,
                 shortest_lifetime: arm.lifetime.ttl.default_ns().map(|ttl_ns| {
-                    let logged_ns = replayed.pages.iter().filter_map(|page| page.kind.lifetime_ns());
+                    let logged_ns = replayed.pages.iter().filter_map(|page| page.kind.declared_ns());
                     let others_ns = logged_ns.chain(routes.iter().map(|(_, ttl_ns)| *ttl_ns));
                     Duration::from_nanos(others_ns.filter(|ttl_ns| *ttl_ns > 0).fold(ttl_ns, u64::min))
                 }),
@@ -306,7 +306,7 @@ impl Replayed {
                     other => other,
                 },
                 bytes: Some(page.bytes.into()),
-                ttl_ns: page.kind.lifetime_ns(),
+                ttl_ns: page.kind.declared_ns(),
             });
         }
         Self { trace: builder.finish(), pages }
@@ -370,7 +370,7 @@ impl Replayed {
 
 /// The path of the pages of one size and kind.
 fn folder(route: u8, bytes: u32, kind: PageKind) -> String {
-    let seconds = kind.seconds().map_or_else(String::new, |seconds| format!("-{seconds}s"));
+    let seconds = kind.declared_seconds().map_or_else(String::new, |seconds| format!("-{seconds}s"));
     let name = match kind {
         PageKind::Plain | PageKind::Fresh(_) => "",
         PageKind::NotFound => "-not-found",
@@ -388,16 +388,16 @@ impl Page {
 }
 
 impl PageKind {
-    /// The declared lifetime.
-    fn seconds(self) -> Option<u32> {
+    /// The lifetime that the page declares.
+    fn declared_seconds(self) -> Option<u32> {
         match self {
             Self::Fresh(seconds) | Self::Moved(seconds) => Some(seconds),
             _ => None,
         }
     }
 
-    fn lifetime_ns(self) -> Option<u64> {
-        self.seconds().map(|seconds| u64::from(seconds) * SECOND_NS)
+    fn declared_ns(self) -> Option<u64> {
+        self.declared_seconds().map(|seconds| u64::from(seconds) * SECOND_NS)
     }
 
     /// True if a response to HEAD freshens it.

@@ -11,8 +11,10 @@
 
 use std::ops::Range;
 
+use stockade_model::seed::mixed;
+
 use crate::{
-    curve::{CurveSettings, Lifetime, Point, SAMPLE_KEYS_MIN, TTLS_S},
+    curve::{CurveSettings, Lifetime, Point, SAMPLE_KEYS_MIN, TTL_GRID_S},
     peaks::Peaks,
     recommend::{Peak, Recommendation},
     replay::{Replay, Ttl},
@@ -26,7 +28,7 @@ const SAMPLE_REQUESTS: usize = 250_000;
 
 /// The figures of the chosen cache under one condition.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Outcome {
+pub struct ConditionFigures {
     /// The share of requests that a fresh entry answers.
     pub hit_ratio: f64,
     /// Loads a second, on average.
@@ -41,15 +43,15 @@ pub struct Outcome {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outlook {
     /// As it was chosen, for comparison: over the same sample as the others.
-    pub planned: Outcome,
+    pub planned: ConditionFigures,
     /// Each ttl, ascending, for all routes, with the `swr` of the plan; none if values never expire in it or the log has ttls.
-    pub ttls: Vec<(u64, Outcome)>,
-    /// The rate of the log times this,
+    pub ttls: Vec<(u64, ConditionFigures)>,
+    /// The rate of more traffic, as a multiple of the log's.
     pub growth: f64,
-    /// with its outcome.
-    pub more_traffic: Outcome,
+    /// With the rate of the log times `growth`.
+    pub more_traffic: ConditionFigures,
     /// One more node with a cache of the same size.
-    pub one_more_node: Outcome,
+    pub one_more_node: ConditionFigures,
     /// Loads a second of the minute with the most keys and responses that are not stored, if the cache is empty when it begins.
     pub restart_loads_per_s: Peak,
 }
@@ -61,20 +63,20 @@ pub fn outlook(plan: &CachePlan, growth: f64) -> Option<Outlook> {
     let sampled = sample(&plan.trace);
     let trace = sampled.as_ref().unwrap_or(&plan.trace);
     let cache = Cache { settings: &plan.settings, chosen, counted_s: counted_s(trace) };
-    let planned = cache.outcome(trace, chosen.lifetime, 1.0);
+    let planned = cache.figures(trace, chosen.lifetime, 1.0);
     let without_routes = CurveSettings { routes: RouteTtls::NONE, ..plan.settings.clone() };
     let one_ttl = Cache { settings: &without_routes, ..cache };
     let with_ttl = |ttl_s: u64| {
         let lifetime = Lifetime { ttl: Ttl::Fixed(ttl_s * SECOND_NS), ..chosen.lifetime };
         let is_planned = lifetime == chosen.lifetime && plan.settings.routes.is_none();
-        (ttl_s, if is_planned { planned } else { one_ttl.outcome(trace, lifetime, 1.0) })
+        (ttl_s, if is_planned { planned } else { one_ttl.figures(trace, lifetime, 1.0) })
     };
     let ttls = match chosen.lifetime.ttl {
         Ttl::Fixed(_) => {
             // Beyond the first one that is longer than the log all are the same.
-            let longer = TTLS_S.iter().position(|ttl_s| ttl_s * SECOND_NS > trace.totals().span_ns);
-            let shown = longer.map_or(TTLS_S.len(), |longest| longest + 1);
-            TTLS_S[..shown].iter().copied().map(with_ttl).collect()
+            let longer = TTL_GRID_S.iter().position(|ttl_s| ttl_s * SECOND_NS > trace.totals().span_ns);
+            let shown = longer.map_or(TTL_GRID_S.len(), |longest| longest + 1);
+            TTL_GRID_S[..shown].iter().copied().map(with_ttl).collect()
         }
         Ttl::Never | Ttl::Logged { .. } => Vec::new(),
     };
@@ -82,7 +84,7 @@ pub fn outlook(plan: &CachePlan, growth: f64) -> Option<Outlook> {
         planned,
         ttls,
         growth,
-        more_traffic: cache.outcome(&trace.faster(growth), chosen.lifetime, growth),
+        more_traffic: cache.figures(&trace.faster(growth), chosen.lifetime, growth),
         one_more_node: cache.two_nodes(trace),
         restart_loads_per_s: cache.restart(trace),
     })
@@ -108,10 +110,10 @@ impl Cache<'_> {
     }
 
     /// `times`: the rate of the trace, as a multiple of that of the log.
-    fn outcome(&self, trace: &Trace, lifetime: Lifetime, times: f64) -> Outcome {
+    fn figures(&self, trace: &Trace, lifetime: Lifetime, times: f64) -> ConditionFigures {
         let replay = self.replay(trace, lifetime);
         let point = Point::of(self.chosen.capacity, &replay, trace);
-        Outcome {
+        ConditionFigures {
             hit_ratio: 1.0 - point.miss_ratio,
             loads_per_s: trace.counted().requests as f64 * point.load_ratio * times / self.counted_s,
             loads_per_s_in_busiest_minute: Peak::in_minute(
@@ -124,7 +126,7 @@ impl Cache<'_> {
     }
 
     /// Loads of both nodes. Their busiest minutes are added, as if they were the same one; it has no more loads than requests.
-    fn two_nodes(&self, trace: &Trace) -> Outcome {
+    fn two_nodes(&self, trace: &Trace) -> ConditionFigures {
         let nodes = [0, 1].map(|node| self.replay(&trace.of_node(node), self.chosen.lifetime));
         let requests = trace.counted().requests as f64 * trace.sampled_share();
         let sum = |count: fn(&Replay) -> u64| nodes.iter().map(count).sum::<u64>();
@@ -134,7 +136,7 @@ impl Cache<'_> {
         let counted = trace.requests().iter().filter(|request| request.at_ns >= trace.counted().from_ns);
         counted.for_each(|request| all.add(request.at_ns));
         let minute = sum(|node| node.peaks.in_minute()).min(all.in_minute());
-        Outcome {
+        ConditionFigures {
             hit_ratio: 1.0 - (misses / requests.max(1.0)).min(1.0),
             loads_per_s: sum(|node| node.loads) as f64 / trace.sampled_share() / self.counted_s,
             loads_per_s_in_busiest_minute: Peak::in_minute(minute, self.counted_s, trace.sampled_share()),
@@ -196,11 +198,7 @@ pub(crate) fn span_s(trace: &Trace) -> f64 {
 
 /// True if the request of this position goes to the first of two nodes: by chance, the same in each run.
 fn is_of_first(position: usize) -> bool {
-    // The finalizer of SplitMix64.
-    let mut bits = (position as u64).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (bits ^ (bits >> 31)) & 1 == 0
+    mixed((position as u64).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)) & 1 == 0
 }
 
 impl Trace {
@@ -268,19 +266,20 @@ mod tests {
 
     /// One key each second, for 6,000 seconds: with a ttl of ten seconds each tenth request is a load.
     #[test]
-    fn outcomes_of_one_key_each_second() {
+    fn figures_of_one_key_each_second() {
         let mut lines = String::new();
         for second in 0..6_000 {
             let _ = writeln!(lines, "{second}.5,a");
         }
         let outlook = outlook_of(&lines);
-        let figures = |outcome: Outcome| {
+        let hits_and_loads = |figures: ConditionFigures| {
             let rounded = |figure: f64| (figure * 1_000.0).round() / 1_000.0;
-            (rounded(outcome.hit_ratio), rounded(outcome.loads_per_s))
+            (rounded(figures.hit_ratio), rounded(figures.loads_per_s))
         };
-        assert_eq!(figures(outlook.planned), (0.9, 0.1));
+        assert_eq!(hits_and_loads(outlook.planned), (0.9, 0.1));
         assert!((outlook.planned.loads_per_s_in_busiest_minute.per_s - 0.1).abs() < 1e-9);
-        let ttls: Vec<_> = outlook.ttls.iter().map(|(ttl_s, outcome)| (*ttl_s, figures(*outcome))).collect();
+        let ttls: Vec<_> =
+            outlook.ttls.iter().map(|(ttl_s, figures)| (*ttl_s, hits_and_loads(*figures))).collect();
         // 6,000 seconds have 600, 100, 20, 7, 2 and 1 loads.
         assert_eq!(
             ttls[..5],
@@ -296,9 +295,9 @@ mod tests {
         // The last one is longer than the log.
         assert_eq!(outlook.ttls.last().map(|(ttl_s, _)| *ttl_s), Some(6 * 3_600));
         // Twice the requests in the same time, and as many loads a second.
-        assert_eq!(figures(outlook.more_traffic), (0.95, 0.1));
+        assert_eq!(hits_and_loads(outlook.more_traffic), (0.95, 0.1));
         // Each of two nodes has its own load each ten to eleven seconds.
-        let (hits, loads) = figures(outlook.one_more_node);
+        let (hits, loads) = hits_and_loads(outlook.one_more_node);
         assert!((0.81..0.83).contains(&hits) && (0.17..0.19).contains(&loads), "{hits} {loads}");
         assert!((outlook.restart_loads_per_s.per_s - 0.1).abs() < 1e-9);
     }
@@ -310,8 +309,8 @@ mod tests {
         for second in 0..600 {
             let _ = writeln!(lines, "{second}.5,{second}");
         }
-        let outcome = outlook_of(&lines).one_more_node;
-        assert!((outcome.loads_per_s_in_busiest_minute.per_s - 1.0).abs() < 1e-9, "{outcome:?}");
+        let figures = outlook_of(&lines).one_more_node;
+        assert!((figures.loads_per_s_in_busiest_minute.per_s - 1.0).abs() < 1e-9, "{figures:?}");
     }
 
     /// A hundred keys that expire at other times, then a minute with each of them twice: after a restart each is a load.

@@ -351,7 +351,7 @@ fn bytes_sentence(plan: &CachePlan) -> Option<String> {
 }
 
 /// Objects that the recommended cache does not store, in one sentence; `None`: it stores all.
-fn large_objects(plan: &CachePlan) -> Option<String> {
+fn unstored_objects_sentence(plan: &CachePlan) -> Option<String> {
     let chosen = plan.recommendation.as_ref().ok()?;
     let entry_max = plan.settings.entry_max(chosen.capacity)?;
     let entry = |bytes: u32| plan.settings.entry_bytes(bytes);
@@ -463,7 +463,7 @@ fn notes(plan: &CachePlan) -> Vec<String> {
             percent(plan.trace.sampled_share())
         ));
     }
-    notes.extend(large_objects(plan));
+    notes.extend(unstored_objects_sentence(plan));
     notes
 }
 
@@ -501,7 +501,8 @@ fn lifetimes_of_origin(plan: &CachePlan) -> Option<String> {
     let is_fixed =
         plan.recommendation.as_ref().is_ok_and(|chosen| matches!(chosen.lifetime.ttl, Ttl::Fixed(_)));
     (is_unknown && is_fixed).then(|| {
-        "The log has no Cache-Control: where the origin declares a max-age, that goes before the ttl of [cache] (route.ttl replaces it), and private and no-store are loads."
+        "The log has no Cache-Control: where the origin declares a max-age, that goes before the ttl of [cache] \
+         (route.ttl replaces it), and private and no-store are loads."
             .to_owned()
     })
 }
@@ -588,7 +589,8 @@ fn reason(route: &PlannedRoute, is_sampled: bool) -> String {
             if outdated == 0 { "none".to_owned() } else { format_count(outdated) }
         ),
         Evidence::Changes { outdated, outdated_left } => format!(
-            "{share} of the requests. With the ttl of the cache {} of the {sampled}answers had another size than the server sent at that time, with this one {}.",
+            "{share} of the requests. With the ttl of the cache {} of the {sampled}answers had another size \
+             than the server sent at that time, with this one {}.",
             percent(outdated),
             percent(outdated_left)
         ),

@@ -21,7 +21,7 @@ use std::{collections::HashMap, sync::Arc};
 use foldhash::fast::FixedState;
 
 use crate::{
-    curve::{CurveSettings, Lifetime, TTLS_S},
+    curve::{CurveSettings, Lifetime, TTL_GRID_S},
     diagnosis::UNIQUE_MIN,
     exchange::Exchange,
     policy::Policy,
@@ -326,7 +326,7 @@ impl Candidates {
 }
 
 fn candidates(trace: &Trace, lifetime: Lifetime, planned_ns: u64, ttl_max_ns: u64) -> Candidates {
-    let grid: Vec<u64> = TTLS_S.iter().map(|ttl_s| ttl_s * SECOND_NS).collect();
+    let grid: Vec<u64> = TTL_GRID_S.iter().map(|ttl_s| ttl_s * SECOND_NS).collect();
     let shorter: Vec<u64> = grid.iter().copied().filter(|ttl_ns| *ttl_ns < planned_ns).collect();
     let longer: Vec<u64> =
         grid.into_iter().filter(|ttl_ns| (planned_ns + 1..=ttl_max_ns).contains(ttl_ns)).collect();

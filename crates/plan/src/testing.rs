@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The text of a plan in one line.
-pub fn words(plan: &CachePlan) -> String {
+pub fn text_in_one_line(plan: &CachePlan) -> String {
     rendered(plan, "text").split_whitespace().collect::<Vec<_>>().join(" ")
 }
 

@@ -46,7 +46,7 @@ pub(crate) use self::token::Token;
 pub use self::{
     keys::{KeyShare, KeyStats, SlowLoad},
     purge::{Purge, PurgeResult, PurgeTarget},
-    stats::{BreakerStatus, OriginStats, ProxyStats, Refreshes, RouteStats, ServerStats},
+    stats::{BreakerStatus, OriginStats, ProxyStats, RouteStats, ServerStats},
     token::{NewToken, TokenError},
     warm::WarmOutcome,
 };

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! stockade.toml -- file --------------+-- read: checks what depends --> Config --+-- shown
-//! flags -------- override the file ---+   on several settings                   +-- diff: what a reload cannot change
+//! flags -------- override the file ---+   on several settings                   +-- diff: what has changed
 //! ```
 //!
 //! Each table of the file is one type, here and in the file: its fields are read, completed with defaults, and shown. A secret is part
@@ -48,7 +48,7 @@ pub use self::{
         ClientDirectives, HostPattern, NamePattern, PathPattern, RouteConfig, RouteTable, SetCookie,
         UnsafeInvalidation,
     },
-    settings::{Change, Config, diff},
+    settings::{Change, Config, RELOADS, Reload, diff},
     shadow::{GhostSize, ShadowConfig},
     tables::{AdminConfig, ClientBounds, ClientTimeouts, LogConfig, LogFormat, SnapshotConfig, TlsFiles},
     tier::SharedTierUrl,

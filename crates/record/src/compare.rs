@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// The least change that counts unless another one is chosen, as a share.
-pub const MIN_EFFECT: f64 = 0.05;
+pub const COMPARED_MIN_EFFECT: f64 = 0.05;
 
 /// The compared metrics, and whether more of it is better. The order is that of reports.
 pub(crate) const COMPARED: [(&str, Wanted); 11] = [
@@ -99,11 +99,11 @@ pub struct Change {
     pub ratio: Option<f64>,
     /// The interval of `ratio`; `None`: the metric is a count.
     pub interval: Option<(f64, f64)>,
-    pub judgement: Judgement,
+    pub verdict: ChangeVerdict,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Judgement {
+pub enum ChangeVerdict {
     Worse,
     /// The interval lies on both sides of the minimum effect.
     Open,
@@ -191,11 +191,11 @@ impl RecordComparison {
     /// The result in one word of the JSON contract.
     #[must_use]
     pub fn result(&self) -> &'static str {
-        let has = |judgement| self.changes.iter().any(|change| change.judgement == judgement);
-        match (has(Judgement::Worse), has(Judgement::Better)) {
+        let has = |verdict| self.changes.iter().any(|change| change.verdict == verdict);
+        match (has(ChangeVerdict::Worse), has(ChangeVerdict::Better)) {
             (true, true) => "mixed",
             (true, false) => "worse",
-            _ if has(Judgement::Open) || self.changes.is_empty() => "unknown",
+            _ if has(ChangeVerdict::Open) || self.changes.is_empty() => "unknown",
             (false, true) => "better",
             (false, false) => "same",
         }
@@ -204,15 +204,15 @@ impl RecordComparison {
     /// Refuted: something became worse. Inconclusive: nothing did, and a change is open. Supported: everything is the same or better.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
-        match self.changes.iter().map(|change| change.judgement).min() {
-            Some(Judgement::Worse) => Verdict::Refuted,
-            Some(Judgement::Open) | None => Verdict::Inconclusive,
-            Some(Judgement::Better | Judgement::Same) => Verdict::Supported,
+        match self.changes.iter().map(|change| change.verdict).min() {
+            Some(ChangeVerdict::Worse) => Verdict::Refuted,
+            Some(ChangeVerdict::Open) | None => Verdict::Inconclusive,
+            Some(ChangeVerdict::Better | ChangeVerdict::Same) => Verdict::Supported,
         }
     }
 }
 
-/// A change before its judgement.
+/// A change before its verdict.
 struct OpenChange {
     test: String,
     arm: String,
@@ -325,9 +325,9 @@ impl OpenChange {
     }
 
     fn judge(self, alpha: f64) -> Change {
-        let judgements = match self.wanted {
-            Wanted::Less => [Judgement::Better, Judgement::Same, Judgement::Worse],
-            Wanted::More => [Judgement::Worse, Judgement::Same, Judgement::Better],
+        let verdicts = match self.wanted {
+            Wanted::Less => [ChangeVerdict::Better, ChangeVerdict::Same, ChangeVerdict::Worse],
+            Wanted::More => [ChangeVerdict::Worse, ChangeVerdict::Same, ChangeVerdict::Better],
         };
         let is_decided = |region: Region| match &self.estimate {
             Some(estimate) => estimate.p_value_within(region) <= alpha,
@@ -340,7 +340,7 @@ impl OpenChange {
                 region.from <= effect && effect <= region.to && !(is_change && may_be_chance)
             }),
         };
-        let mut regions = self.regions().into_iter().zip(judgements).filter(|_| self.is_valid);
+        let mut regions = self.regions().into_iter().zip(verdicts).filter(|_| self.is_valid);
         let decided = regions.find(|(region, _)| is_decided(*region));
         let mean = |observed: &[Observed]| {
             let mean = |of: fn(f64) -> f64| {
@@ -358,7 +358,7 @@ impl OpenChange {
             after,
             ratio: (before > 0.0 && after > 0.0).then(|| after / before),
             interval,
-            judgement: decided.map_or(Judgement::Open, |(_, judgement)| judgement),
+            verdict: decided.map_or(ChangeVerdict::Open, |(_, verdict)| verdict),
         }
     }
 

@@ -19,7 +19,7 @@ use crate::record::{ClockKind, Host};
 use self::change_points::{Criteria, LEVEL_POINTS_MIN, levels};
 pub use self::index::{IndexedCell, IndexedRecord, IndexedRecords, read_records};
 use crate::{
-    compare::{COMPARED, Judgement, Wanted, is_chance, is_estimated},
+    compare::{COMPARED, ChangeVerdict, Wanted, is_chance, is_estimated},
     metrics::Metric,
     statistics::{FAMILY_ERROR_RATE, FIGURE_MIN, RESOLUTION},
 };
@@ -91,7 +91,7 @@ pub struct SeriesChange<'a> {
     /// after / before; `None`: one of them is 0.
     pub ratio: Option<f64>,
     /// Better or worse; `None`: neither of a metric of this kind is.
-    pub judgement: Option<Judgement>,
+    pub verdict: Option<ChangeVerdict>,
 }
 
 /// The series of a metric, or of those that `compare` compares. Changes up to `min_effect` (a share) do not count.
@@ -227,10 +227,10 @@ impl<'a> Series<'a> {
         let wanted = COMPARED.iter().find(|(name, _)| *name == self.metric.name).map(|(_, wanted)| *wanted);
         let change = |pair: &[SeriesLevel]| {
             let (before, after) = (pair[0].figure, pair[1].figure);
-            let judgement = wanted.map(|wanted| match wanted {
-                Wanted::Less if after < before => Judgement::Better,
-                Wanted::More if after > before => Judgement::Better,
-                _ => Judgement::Worse,
+            let verdict = wanted.map(|wanted| match wanted {
+                Wanted::Less if after < before => ChangeVerdict::Better,
+                Wanted::More if after > before => ChangeVerdict::Better,
+                _ => ChangeVerdict::Worse,
             });
             let first = pair[1].first;
             SeriesChange {
@@ -239,7 +239,7 @@ impl<'a> Series<'a> {
                 before,
                 after,
                 ratio: change_ratio(before, after),
-                judgement,
+                verdict,
             }
         };
         self.levels.windows(2).map(change).collect()

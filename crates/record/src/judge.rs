@@ -1,7 +1,7 @@
 //! Judges hypotheses by the evidence.
 //!
-//! A metric without a test or an arm means all of them: the comparison has one binding for each
-//! combination of tests and arms, and each binding is checked in every repeat.
+//! A metric without a test or an arm means all of them: the comparison has one assignment for each
+//! combination of tests and arms, and each assignment is checked in every repeat.
 //!
 //! - Counts (`counts`) must hold in every repeat: one counterexample refutes. In virtual time, times are counts, too.
 //! - Times (`times`) vary from run to run. The interval of their effect has to lie on one side.
@@ -46,7 +46,7 @@ pub struct Claim {
 }
 
 /// The minimum effect of a hypothesis that names none: one percent.
-pub const MIN_EFFECT: f64 = 0.01;
+pub const CLAIM_MIN_EFFECT: f64 = 0.01;
 
 impl Claim {
     pub fn windows(&self) -> impl Iterator<Item = FigureWindow> {
@@ -159,13 +159,13 @@ impl<'a> Figures<'a> {
 }
 
 /// One assignment of tests and arms to the names that a comparison leaves open.
-struct Binding<'a> {
+struct Assignment<'a> {
     /// The test for each path prefix; `None`: for selectors without one.
     tests: BTreeMap<Option<&'a str>, &'a str>,
     arm: Option<&'a str>,
 }
 
-impl Binding<'_> {
+impl Assignment<'_> {
     fn evidence<'e>(&self, of: &Selector, repeat: u32, figures: &Figures<'e>) -> Option<&'e Evidence> {
         let (test, arm) = self.cell(of)?;
         figures.of_cell(test, arm, repeat)
@@ -199,14 +199,14 @@ impl Binding<'_> {
 }
 
 /// Every assignment of the open names whose tests and arms exist.
-fn existing<'a>(selectors: &[&'a Selector], case: Case<'a>) -> Vec<Binding<'a>> {
-    let mut all = bindings(selectors, case.names);
-    all.retain(|binding| binding.exists(selectors, case.cells));
+fn existing<'a>(selectors: &[&'a Selector], case: Case<'a>) -> Vec<Assignment<'a>> {
+    let mut all = assignments(selectors, case.names);
+    all.retain(|assignment| assignment.exists(selectors, case.cells));
     all
 }
 
 /// Every assignment of the open names. Equal prefixes mean the same test.
-fn bindings<'a>(selectors: &[&'a Selector], names: Names<'a>) -> Vec<Binding<'a>> {
+fn assignments<'a>(selectors: &[&'a Selector], names: Names<'a>) -> Vec<Assignment<'a>> {
     let arms: Vec<Option<&str>> = if selectors.iter().any(|selector| selector.arm.is_none()) {
         names.arms.iter().map(|arm| Some(arm.as_str())).collect()
     } else {
@@ -233,7 +233,7 @@ fn bindings<'a>(selectors: &[&'a Selector], names: Names<'a>) -> Vec<Binding<'a>
             .collect();
     }
     let pair =
-        |tests: BTreeMap<_, _>| arms.iter().map(move |arm| Binding { tests: tests.clone(), arm: *arm });
+        |tests: BTreeMap<_, _>| arms.iter().map(move |arm| Assignment { tests: tests.clone(), arm: *arm });
     tests.into_iter().flat_map(pair).collect()
 }
 

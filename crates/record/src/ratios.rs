@@ -1,12 +1,12 @@
 //! Verdicts on ratios that another program measured, such as `bench/`: the statistics of hypotheses about times, without an
 //! experiment.
 
-use crate::statistics::{
-    AssumedSpread, Effects, Estimate, FAMILY_ERROR_RATE, Quantity, Region, RepeatEffect, holm, ratio,
+use crate::{
+    judge::CLAIM_MIN_EFFECT,
+    statistics::{
+        AssumedSpread, Effects, Estimate, FAMILY_ERROR_RATE, Quantity, Region, RepeatEffect, holm, ratio,
+    },
 };
-
-/// A ratio this close to its aim, as a share, meets it: the minimum effect of hypotheses.
-const MIN_EFFECT: f64 = 0.01;
 
 /// Where a ratio has to lie.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,9 +49,9 @@ pub struct JudgedRatio {
 }
 
 impl Aim {
-    /// The effects that meet it, and those that miss it.
+    /// The effects that meet it, and those that miss it. A ratio within the minimum effect of its aim meets it.
     fn regions(self) -> (Region, Region) {
-        let margin = MIN_EFFECT.ln_1p();
+        let margin = CLAIM_MIN_EFFECT.ln_1p();
         match self {
             Self::AtLeast(aim) => (Region::above(aim.ln() - margin), Region::below(aim.ln() - margin)),
             Self::AtMost(aim) => (Region::below(aim.ln() + margin), Region::above(aim.ln() + margin)),

@@ -452,7 +452,8 @@ pub struct Interval {
     pub second: u64,
     /// The number of requests for each outcome.
     pub outcomes: Outcomes,
-    /// Fetches that arrived at the source. This field and the next three are present only for open loads.
+    /// Fetches that arrived at the source. This field and the next three are present only for open loads: `dropped` for all of them, this
+    /// one where the source is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_loads: Option<u64>,
     /// Attempts after a request's first.

@@ -32,7 +32,8 @@ pub enum StorageError {
     #[error("{}: {error}; name the directory of one run, such as runs/stampede/2026-01-31T10-00-00Z", path.display())]
     NoRecord { path: PathBuf, error: io::Error },
     /// A directory has no records.
-    #[error("{}: no record.json in it, or in the two levels of directories below it; run an experiment first, or name the directory of one run, such as runs/stampede/2026-01-31T10-00-00Z", path.display())]
+    #[error("{}: no record.json in it, or in the two levels of directories below it; \
+     run an experiment first, or name the directory of one run, such as runs/stampede/2026-01-31T10-00-00Z", path.display())]
     NoRecords { path: PathBuf },
     /// A file is not valid.
     #[error("{}: not a Stockade record: {reason}", path.display())]

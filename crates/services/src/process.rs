@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rustix::{
@@ -87,11 +87,25 @@ pub fn free_port() -> Result<u16, ServiceError> {
 
 /// Repeats a check until it succeeds; at the time limit, returns its last error.
 pub(crate) fn retry_until_ok(check: impl Fn() -> Result<(), String>) -> Result<(), String> {
-    let mut tries_left = START_TIMEOUT.as_millis() / CHECK_INTERVAL.as_millis();
+    retry_while(START_TIMEOUT, || true, check)
+}
+
+/// Repeats a check until it succeeds; returns its last error after `limit`, which the last check may exceed, or that the server ended.
+fn retry_while(
+    limit: Duration,
+    is_alive: impl Fn() -> bool,
+    check: impl Fn() -> Result<(), String>,
+) -> Result<(), String> {
+    #[expect(clippy::disallowed_methods, reason = "servers start in real time")]
+    let started = Instant::now();
     loop {
-        match check() {
-            Err(_) if tries_left > 0 => tries_left -= 1,
-            end => return end,
+        let result = check();
+        // Another process may have taken the port.
+        if !is_alive() {
+            return Err("it ended".to_owned());
+        }
+        if result.is_ok() || started.elapsed() >= limit {
+            return result;
         }
         #[expect(clippy::disallowed_methods, reason = "servers do not report their readiness")]
         thread::sleep(CHECK_INTERVAL);
@@ -212,24 +226,12 @@ impl ServerProcess {
     }
 
     fn await_ready(&self, log: &Path, is_ready: impl Fn() -> Result<(), String>) -> Result<(), ServiceError> {
-        let mut tries_left = START_TIMEOUT.as_millis() / CHECK_INTERVAL.as_millis();
-        loop {
-            let reason = match is_ready() {
-                // Another process may have taken the port.
-                _ if !self.is_alive() => "it ended".to_owned(),
-                Ok(()) => return Ok(()),
-                Err(reason) => reason,
-            };
-            if tries_left == 0 || !self.is_alive() {
-                let log = fs::read_to_string(log).unwrap_or_default();
-                let lines: Vec<_> = log.lines().collect();
-                let log = lines[lines.len().saturating_sub(20)..].join("\n");
-                return Err(ServiceError::NotReady { program: self.program.clone(), reason, log });
-            }
-            tries_left -= 1;
-            #[expect(clippy::disallowed_methods, reason = "a server does not report its readiness")]
-            thread::sleep(CHECK_INTERVAL);
-        }
+        retry_while(START_TIMEOUT, || self.is_alive(), is_ready).map_err(|reason| {
+            let log = fs::read_to_string(log).unwrap_or_default();
+            let lines: Vec<_> = log.lines().collect();
+            let log = lines[lines.len().saturating_sub(20)..].join("\n");
+            ServiceError::NotReady { program: self.program.clone(), reason, log }
+        })
     }
 
     /// True if the process exists and is not a zombie. The guard reaps it only at the end.
@@ -292,5 +294,19 @@ fn signal(process: Pid, signal: Signal) {
 impl Drop for ServerProcess {
     fn drop(&mut self) {
         end(&mut self.guard);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checks_end_with_the_time_or_the_server() {
+        let refused = || Err("refused".to_owned());
+        assert_eq!(retry_while(Duration::ZERO, || true, refused), refused());
+        assert_eq!(retry_while(START_TIMEOUT, || false, refused), Err("it ended".to_owned()));
+        assert_eq!(retry_while(START_TIMEOUT, || false, || Ok(())), Err("it ended".to_owned()));
+        assert_eq!(retry_while(Duration::ZERO, || true, || Ok(())), Ok(()));
     }
 }

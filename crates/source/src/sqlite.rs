@@ -170,7 +170,7 @@ impl managed::Manager for SqliteConnector {
     type Error = rusqlite::Error;
 
     async fn create(&self) -> Result<Connection, rusqlite::Error> {
-        connect(&self.path)
+        connect_read_only(&self.path)
     }
 
     async fn recycle(&self, _: &mut Connection, _: &Metrics) -> RecycleResult<rusqlite::Error> {
@@ -179,14 +179,14 @@ impl managed::Manager for SqliteConnector {
     }
 }
 
-fn connect(path: &Path) -> rusqlite::Result<Connection> {
+fn connect_read_only(path: &Path) -> rusqlite::Result<Connection> {
     Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)
 }
 
 /// Fails if the file is not a database with the table.
 fn check(path: &Path) -> Result<(), OpenError> {
     let look = || {
-        let connection = connect(path)?;
+        let connection = connect_read_only(path)?;
         let mut select = connection.prepare("SELECT id, body FROM documents LIMIT 1")?;
         let first = select.query_row([], |row| row.get::<_, String>(0)).optional();
         first.map(drop)
@@ -221,7 +221,7 @@ fn refuse_other(path: &Path, documents: &[NamedDocument]) -> Result<(), OpenErro
     }
     check(path)?;
     let stored = || -> rusqlite::Result<BTreeMap<String, Vec<u8>>> {
-        let connection = connect(path)?;
+        let connection = connect_read_only(path)?;
         let mut select = connection.prepare("SELECT id, body FROM documents")?;
         let rows = select.query_map([], |row| Ok((row.get(0)?, row.get_ref(1)?.as_bytes()?.to_vec())))?;
         rows.collect()
@@ -281,7 +281,7 @@ fn generated() -> Result<PathBuf, OpenError> {
 /// False if the generated database is incomplete and must be created again.
 fn is_whole(path: &Path) -> bool {
     let look = || -> rusqlite::Result<bool> {
-        let connection = connect(path)?;
+        let connection = connect_read_only(path)?;
         let verdict: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
         let count: i64 = connection.query_row("SELECT count(*) FROM documents", [], |row| row.get(0))?;
         Ok(verdict == "ok" && usize::try_from(count) == Ok(documents::GENERATED))

@@ -1,4 +1,4 @@
-//! The behavior of an origin as a function of time: stages. No clock, no lock.
+//! The behavior of an origin as a function of time: stages. Pure.
 
 use std::time::Duration;
 

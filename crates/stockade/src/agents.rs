@@ -81,7 +81,7 @@ impl OnArgs {
     /// Connects to the agents, also to those of servers with these labels; `None`: all is on this machine.
     pub fn connect(
         &self,
-        servers: BTreeMap<Role, String>,
+        server_labels: BTreeMap<Role, String>,
         stop: &CancellationToken,
     ) -> Result<Option<Placement>, CommandError> {
         let Some(url) = &self.on else { return Ok(None) };
@@ -91,9 +91,9 @@ impl OnArgs {
             subject,
             agents: self.agents,
             labels: self.agent_label.clone(),
-            servers,
-            patience: self.agents_wait,
-            rebalance: self.rebalance,
+            server_labels,
+            agents_wait: self.agents_wait,
+            moves_late_shares: self.rebalance,
         };
         let coordinator = Coordinator::connect(&options, stop, |waiting| {
             let wanted = waiting.wanted.map(|wanted| format!(" of {wanted}")).unwrap_or_default();

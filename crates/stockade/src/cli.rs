@@ -329,7 +329,7 @@ pub enum FailOn {
 }
 
 fn metric(name: &str) -> Result<&'static Metric, String> {
-    let all = METRICS.names();
+    let all = METRICS.parsed_names();
     let longer = names_with_last_part(name);
     let has_longer = nearest(name, all.clone()).is_none() && longer.clone().next().is_some();
     let remedy = || if has_longer { remedy(name, longer) } else { remedy(name, all) };

@@ -92,7 +92,7 @@ pub fn plan(args: &PlanArgs) -> Result<Exit, CommandError> {
     let mut plan = compute(names(&inputs), content, &options, &progress)?;
     drop(live);
     plan.outlook = outlook(&plan, args.traffic);
-    plan.strategies = strategies(args, &plan)?;
+    plan.strategies = run_busiest(args, &plan)?;
     if let Some(setting) = ignored_query(&args.drop_parameters) {
         plan.assumptions.push(format!("The keys are those of a route of the proxy with {setting}."));
     }
@@ -149,7 +149,7 @@ fn ignored_query(dropped: &DroppedParameters) -> Option<String> {
 }
 
 /// Runs the chosen strategies over the busiest part of the log.
-fn strategies(args: &PlanArgs, plan: &CachePlan) -> Result<Option<StrategyRuns>, CommandError> {
+fn run_busiest(args: &PlanArgs, plan: &CachePlan) -> Result<Option<StrategyRuns>, CommandError> {
     let candidates = args.strategies();
     let recommendation = match &plan.recommendation {
         Ok(recommendation) if !candidates.is_empty() => recommendation,

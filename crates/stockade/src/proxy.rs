@@ -5,6 +5,7 @@ use std::{
     sync::Arc,
 };
 
+use stockade_http::server::runtime;
 use stockade_load::generator::ProcessLimits;
 use stockade_model::units::format_duration;
 use stockade_proxy::{
@@ -13,7 +14,6 @@ use stockade_proxy::{
     server::ProxyServer,
 };
 use tokio::{
-    runtime::{Builder, Runtime},
     signal::unix::{Signal, SignalKind, signal},
     task::spawn_blocking,
 };
@@ -140,10 +140,6 @@ fn report_reload(reloaded: &Result<Vec<Change>, String>) {
             }
         }
     }
-}
-
-fn runtime() -> io::Result<Runtime> {
-    Builder::new_current_thread().enable_io().enable_time().thread_name("blocking").build()
 }
 
 enum SignalAction {

@@ -21,7 +21,7 @@ use stockade_record::record::{AgentClockFigures, AgentFigures, ShareMoveFigures}
 use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
-    CHECK_INTERVAL, Coordinator, CoordinatorError, PAUSE_MAX, REQUEST_TIMEOUT, request_of,
+    CHECK_INTERVAL, Coordinator, CoordinatorError, PAUSE_MAX, SHORT_REQUEST_TIMEOUT, request_of,
     send_signs_of_life, weights,
 };
 use crate::{
@@ -89,7 +89,7 @@ impl<'a> AgentsLoad<'a> {
         if let Some(reason) = coordinator.misplaced(load) {
             return Err(CoordinatorError::Refused(vec![reason]));
         }
-        let rebalance = match (coordinator.rebalances, load.plan.segments()) {
+        let rebalance = match (coordinator.moves_late_shares, load.plan.segments()) {
             (false, _) => None,
             (true, [Segment::Open(schedule)]) => {
                 Some(Rebalancing { schedule, state: Rebalance::new(&weights(agents)), moves: Vec::new() })
@@ -119,7 +119,7 @@ impl<'a> AgentsLoad<'a> {
             Ok(_) => coordinator.hand_out(&run).await,
             Err(error) => vec![unstored(&error).to_string()],
         };
-        let _ = within(REQUEST_TIMEOUT, store.delete(run.as_str())).await;
+        let _ = within(SHORT_REQUEST_TIMEOUT, store.delete(run.as_str())).await;
         if !refused.is_empty() {
             coordinator.stop(&run).await;
             return Err(CoordinatorError::Refused(refused));
@@ -297,7 +297,7 @@ impl<'a> AgentsLoad<'a> {
         let starts = self.coordinator.agents.iter().zip(&told).map(|(agent, told)| async move {
             let request =
                 AgentRequest::Start { run: self.run.clone(), segment, at: *told, by_coordinator: at };
-            self.coordinator.accepted(agent, &request, REQUEST_TIMEOUT).await.err()
+            self.coordinator.accepted(agent, &request, SHORT_REQUEST_TIMEOUT).await.err()
         });
         let now = self.now();
         for (agent, reason) in join_all(starts).await.into_iter().enumerate() {
@@ -331,7 +331,7 @@ impl<'a> AgentsLoad<'a> {
         rebalance.moves.push((begins.as_secs_f64(), rebalance.state.parts().collect()));
         let moves = self.coordinator.agents.iter().zip(shares).map(|(agent, share)| async {
             let request = AgentRequest::Move { run: self.run.clone(), number, from, share };
-            self.coordinator.accepted(agent, &request, REQUEST_TIMEOUT).await.err()
+            self.coordinator.accepted(agent, &request, SHORT_REQUEST_TIMEOUT).await.err()
         });
         let now = self.now();
         for (agent, reason) in join_all(moves).await.into_iter().enumerate() {
@@ -384,7 +384,7 @@ impl<'a> AgentsLoad<'a> {
                 let _ = stream.purge().filter(subject.record(&self.run, "*")).await;
             }
         };
-        let _ = within(REQUEST_TIMEOUT, removing).await;
+        let _ = within(SHORT_REQUEST_TIMEOUT, removing).await;
     }
 }
 
@@ -438,7 +438,7 @@ async fn read_clock(
     for count in 0_usize.. {
         let sent = clock.now();
         if let Ok(AgentReply::Clock(shown)) =
-            request_of(&client, subject.clone(), &AgentRequest::Clock, REQUEST_TIMEOUT).await
+            request_of(&client, subject.clone(), &AgentRequest::Clock, SHORT_REQUEST_TIMEOUT).await
         {
             let ping = Ping { sent, agent: shown, received: clock.now() };
             if to.send((agent, ping)).await.is_err() {

@@ -176,8 +176,8 @@ impl Circuit {
         }
     }
 
-    /// The time from which all loads pass, unless the state changes.
-    pub(super) fn closed_from(&self) -> Time {
+    /// The time from which all loads are admitted, unless the state changes.
+    pub(super) fn all_admitted_from(&self) -> Time {
         match &self.state {
             CircuitState::Closed { ramp: None, .. } => Time::ZERO,
             CircuitState::Closed { ramp: Some(ramp), .. } => ramp.until,
@@ -385,7 +385,7 @@ mod tests {
     }
 
     fn is_closed(circuit: &Circuit) -> bool {
-        circuit.closed_from() == Time::ZERO
+        circuit.all_admitted_from() == Time::ZERO
     }
 
     const ONE: LoadIdentity = LoadIdentity { key: 1, client: None };

@@ -40,12 +40,12 @@ fn count_independent(loads: impl Iterator<Item = LoadIdentity>, by_client: bool,
 /// The results of the last loads.
 #[derive(Debug, Default)]
 pub(super) struct ResultWindow {
-    ended: VecDeque<LoadResult>,
+    ended: VecDeque<WindowResult>,
     failed: u32,
 }
 
 #[derive(Debug)]
-struct LoadResult {
+struct WindowResult {
     identity: LoadIdentity,
     at: Time,
     is_answered: bool,
@@ -62,7 +62,7 @@ impl ResultWindow {
             self.ended.pop_front();
         }
         self.failed += u32::from(!is_answered);
-        self.ended.push_back(LoadResult { identity, at: now, is_answered });
+        self.ended.push_back(WindowResult { identity, at: now, is_answered });
     }
 
     /// True if `errors_rate` of the last `min_calls` loads have failed, and not only those of a few keys or clients while

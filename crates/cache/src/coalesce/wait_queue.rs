@@ -8,7 +8,7 @@ use stockade_model::time::Time;
 #[derive(Debug, Default)]
 pub(crate) struct WaitQueue {
     waiters: VecDeque<Option<QueuedWaiter>>,
-    first: u64,
+    first_position: u64,
     /// The deadline that was queued last.
     latest_deadline: Time,
     /// True if a deadline was earlier than the one before it.
@@ -33,13 +33,14 @@ impl QueuedWaiter {
 }
 
 impl WaitQueue {
+    /// Returns the position of the waiter.
     pub(crate) fn push(&mut self, waiter: QueuedWaiter) -> u64 {
         if let Some(deadline) = waiter.deadline {
             self.has_mixed_deadlines |= deadline < self.latest_deadline;
             self.latest_deadline = deadline;
         }
         self.waiters.push_back(Some(waiter));
-        self.first + self.waiters.len() as u64 - 1
+        self.first_position + self.waiters.len() as u64 - 1
     }
 
     pub(crate) fn get_mut(&mut self, position: u64) -> Option<&mut QueuedWaiter> {
@@ -52,17 +53,17 @@ impl WaitQueue {
         }
         while let Some(None) = self.waiters.front() {
             self.waiters.pop_front();
-            self.first += 1;
+            self.first_position += 1;
         }
     }
 
-    /// The first waiter that satisfies `is`, with its waiter.
+    /// The first waiter that satisfies `is`, with its position.
     pub(crate) fn find_first(
         &mut self,
         is: impl Fn(&QueuedWaiter) -> bool,
     ) -> Option<(u64, &mut QueuedWaiter)> {
-        let numbered = (self.first..).zip(&mut self.waiters);
-        numbered
+        let by_position = (self.first_position..).zip(&mut self.waiters);
+        by_position
             .filter_map(|(position, slot)| Some((position, slot.as_mut()?)))
             .find(|(_, waiter)| is(waiter))
     }
@@ -74,7 +75,7 @@ impl WaitQueue {
 
     /// Removes all waiters and returns their wakers.
     pub(crate) fn drain(&mut self) -> Vec<Waker> {
-        self.first += self.waiters.len() as u64;
+        self.first_position += self.waiters.len() as u64;
         std::mem::take(&mut self.waiters).into_iter().flatten().filter_map(|waiter| waiter.waker).collect()
     }
 
@@ -103,7 +104,7 @@ impl WaitQueue {
     }
 
     fn slot(&mut self, position: u64) -> Option<&mut Option<QueuedWaiter>> {
-        let index = usize::try_from(position.checked_sub(self.first)?).ok()?;
+        let index = usize::try_from(position.checked_sub(self.first_position)?).ok()?;
         self.waiters.get_mut(index)
     }
 }

@@ -113,7 +113,8 @@ where
     /// Starts a load in its own task. Returns false if the breaker refuses it.
     pub(crate) fn start_load<L: Loader<K, V>>(self: &Arc<Self>, new: NewLoad<K, V>, load: L) -> bool {
         let NewLoad { leader, seen_version, mode, mark, is_awaited } = new;
-        let spawn = |task| if is_awaited { self.runtime.spawn_load(task) } else { self.runtime.spawn(task) };
+        let spawn =
+            |task| if is_awaited { self.runtime.spawn_awaited(task) } else { self.runtime.spawn(task) };
         let now = self.runtime.now();
         let deadline = now + self.strategy.load.deadline;
         let (pending_work, caller) = (self.pending_work.start(), Span::current());
@@ -272,7 +273,7 @@ where
             let key = completion.key().clone();
             // Requests that join until the value is complete receive this beginning.
             completion = Completion::Done(key, completion.complete(Ok(received.loaded.clone())));
-            if let Err(error) = self.complete(&mut received, remainder).await {
+            if let Err(error) = self.receive_remainder(&mut received, remainder).await {
                 return self.fail(completion, lease, stale, error).await;
             }
         }
@@ -388,8 +389,8 @@ where
         }
     }
 
-    /// Waits for the remainder of a streamed value.
-    async fn complete(
+    /// Waits for the remainder of a streamed value, and adds it to what is received.
+    async fn receive_remainder(
         &self,
         received: &mut ReceivedValue<'_, K, V, R>,
         remainder: Remainder<K, V>,

@@ -119,7 +119,7 @@ mod schema {
 
     impl TextSchema for PolicyName {
         fn schema() -> Schema {
-            json_schema!({ "enum": POLICIES.names().collect::<Vec<_>>() })
+            json_schema!({ "enum": POLICIES.parsed_names().collect::<Vec<_>>() })
         }
     }
 }

@@ -87,7 +87,7 @@ schemas! {
 
 impl TextSchema for PresetName {
     fn schema() -> Schema {
-        json_schema!({ "enum": PRESETS.names().collect::<Vec<_>>() })
+        json_schema!({ "enum": PRESETS.parsed_names().collect::<Vec<_>>() })
     }
 }
 

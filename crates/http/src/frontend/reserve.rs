@@ -59,7 +59,8 @@ impl DescriptorReserve {
         self.fill();
     }
 
-    pub(super) fn has_refused(&self) -> bool {
+    /// True if it holds refused connections, until they are released.
+    pub(super) fn holds_refused(&self) -> bool {
         self.0.iter().any(|kept| matches!(kept, ReservedDescriptor::Refused(_)))
     }
 }

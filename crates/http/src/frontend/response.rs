@@ -104,10 +104,10 @@ pub(super) fn respond<H: Handler>(
     mut guard: RequestGuard,
 ) -> ResponseFuture<H::Body, H::Record> {
     let thread = &connection.state.thread;
-    let scanned = if guard.stream.is_some() { Ok(()) } else { connection.state.check_scanned(number) };
+    let accepted = if guard.stream.is_some() { Ok(()) } else { connection.state.check_accepted(number) };
     let ConnectionInfo { remote, is_tls, .. } = connection.info;
     let is_trusted_proxy = || thread.settings.trusted_proxies.contains(remote.ip());
-    let checked = scanned
+    let checked = accepted
         .and_then(|()| head::check(&request, thread.settings.headers_max))
         .and_then(|()| head::check_scheme(&request, is_tls, is_trusted_proxy));
     let checked = checked.and_then(|()| {

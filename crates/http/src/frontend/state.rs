@@ -249,7 +249,7 @@ impl ConnectionState {
     }
 
     /// Checks that the scanner accepted the head of an HTTP/1 request.
-    pub(super) fn check_scanned(&self, number: u64) -> Result<(), Rejection> {
+    pub(super) fn check_accepted(&self, number: u64) -> Result<(), Rejection> {
         if number < self.heads_accepted.load(Relaxed) {
             return Ok(());
         }

@@ -168,7 +168,7 @@ impl<H: Handler> FrontendWorker<H> {
         counters.connections_ended.increment();
         counters.connections_refused.increment();
         let response = if listener.kind.is_tls { b"" } else { REFUSAL_RESPONSE };
-        let is_first = !reserve.has_refused();
+        let is_first = !reserve.holds_refused();
         reserve.refuse(tcp, response);
         drop(reserve);
         if is_first {

@@ -61,7 +61,8 @@ pub(super) struct ReuseCondition {
 impl ReuseCondition {
     /// False if the response has ended before its request was sent: the origin may take the rest for another request.
     fn holds(&self) -> bool {
-        let is_sent = |upload: &Arc<UploadState>| upload.has_ended() && !self.activity.is_write_blocked();
+        let is_sent =
+            |upload: &Arc<UploadState>| upload.is_fully_taken() && !self.activity.is_write_blocked();
         !self.is_last && self.upload.as_ref().is_none_or(is_sent)
     }
 }

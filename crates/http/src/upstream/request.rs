@@ -42,7 +42,8 @@ const KEPT_BYTES_MAX: usize = 64 << 10;
 
 pub(super) struct UploadState {
     content: Mutex<UploadContent>,
-    has_ended: AtomicBool,
+    /// True if the connection of this attempt has taken the last byte.
+    is_fully_taken: AtomicBool,
     /// The last poll was pending: the client has to send more.
     is_waiting_for_client: AtomicBool,
     /// Last time that the client sent something, in nanoseconds.
@@ -55,6 +56,7 @@ struct UploadContent {
     body: UnsyncBoxBody<Bytes, BoxError>,
     /// Frames that were read.
     frames: usize,
+    /// True if the body was read to its end.
     has_ended: bool,
     /// All of these frames. `None`: they are longer than [`KEPT_BYTES_MAX`], have trailers, or are not needed any more.
     kept: Option<Vec<Bytes>>,
@@ -93,7 +95,7 @@ impl RetryableRequest {
                     kept_bytes: 0,
                     attempt: 0,
                 }),
-                has_ended: AtomicBool::new(false),
+                is_fully_taken: AtomicBool::new(false),
                 is_waiting_for_client: AtomicBool::new(false),
                 progress_at: AtomicU64::new(clock.now().as_nanos()),
                 failed: OnceLock::new(),
@@ -212,7 +214,7 @@ impl RetryableRequest {
         let late = UpstreamError::HeadTimeout { after: head };
         let Some(upload) = &self.upload else { return (sent.max(written) + head, late) };
         let moved = Time::from_nanos(upload.progress_at.load(Relaxed)).max(sent).max(written);
-        if upload.has_ended() {
+        if upload.is_fully_taken() {
             return (moved + head, late);
         }
         if upload.is_waiting_for_client.load(Relaxed) {
@@ -230,13 +232,13 @@ impl UploadState {
     fn begin_attempt(&self) -> u32 {
         let mut content = self.content();
         content.attempt += 1;
-        self.has_ended.store(false, Relaxed);
+        self.is_fully_taken.store(false, Relaxed);
         content.attempt
     }
 
-    /// True if a connection has taken the last byte of the body.
-    pub(super) fn has_ended(&self) -> bool {
-        self.has_ended.load(Relaxed)
+    /// True if the connection of this attempt has taken the last byte of the body.
+    pub(super) fn is_fully_taken(&self) -> bool {
+        self.is_fully_taken.load(Relaxed)
     }
 
     fn record_progress(&self) {
@@ -270,7 +272,7 @@ impl Body for OutgoingBody {
         upload.record_progress();
         this.frames += usize::from(frame.is_some());
         if content.has_ended && this.frames >= content.frames {
-            upload.has_ended.store(true, Relaxed);
+            upload.is_fully_taken.store(true, Relaxed);
         }
         Poll::Ready(frame.map(|frame| {
             frame.map_err(|error| {

@@ -286,9 +286,9 @@ impl<R: Runtime> OpenRun<R> {
         let mut before = self.source.take_fetches(until);
         let mut after = before.split_off(&second.second);
         let source_loads = after.remove(&second.second).unwrap_or_default();
-        second.open.get_or_insert_default().source_loads = source_loads;
+        second.open.get_or_insert_default().source_loads = Some(source_loads);
         let of_fetches = |(second, source_loads)| {
-            let open = OpenSecond { source_loads, ..OpenSecond::default() };
+            let open = OpenSecond { source_loads: Some(source_loads), ..OpenSecond::default() };
             Second { second, open: Some(open), ..Second::default() }
         };
         let second = (!second.is_empty()).then_some(second);

@@ -257,7 +257,7 @@ impl DocumentSet {
         Popularity::count(open.traffic.keys, self.ids.len())?;
         open.target.check()?;
         let in_flight = open.in_flight_max();
-        memory_excess(in_flight, REQUEST_BYTES, memory_mib).map_or(
+        excess_over_memory_share(in_flight, REQUEST_BYTES, memory_mib).map_or(
             Ok(()),
             |MemoryExcess { needed_mib, most }| {
                 Err(EngineError::TooManyInFlight { in_flight, needed_mib, memory_mib, most })
@@ -270,7 +270,7 @@ impl DocumentSet {
     pub fn check_burst(&self, burst: &Burst, memory_mib: u64) -> Result<(), EngineError> {
         burst.docs.count(burst.workers, self.ids.len())?;
         let workers = burst.workers;
-        memory_excess(workers, WORKER_BYTES, memory_mib).map_or(
+        excess_over_memory_share(workers, WORKER_BYTES, memory_mib).map_or(
             Ok(()),
             |MemoryExcess { needed_mib, most }| {
                 Err(EngineError::TooManyWorkers { workers, needed_mib, memory_mib, most })
@@ -281,7 +281,7 @@ impl DocumentSet {
 
 impl Burst {
     /// The memory of its workers, all of them at once.
-    pub(super) fn memory_bytes_max(&self) -> u64 {
+    pub(super) fn worker_bytes_max(&self) -> u64 {
         (self.workers as u64).saturating_mul(WORKER_BYTES)
     }
 }
@@ -293,7 +293,7 @@ impl OpenLoad {
     }
 
     /// The memory of its requests, as many at once as are allowed, and of its cache; `None`: the cache has no limit in bytes.
-    pub(super) fn memory_bytes_max(&self) -> Option<u64> {
+    pub(super) fn request_and_cache_bytes_max(&self) -> Option<u64> {
         let limit = match &self.target {
             TestedCache::Cache(strategy) => strategy.limit.as_ref()?.bytes? as u64,
             // It stores everything in Redis.
@@ -303,16 +303,16 @@ impl OpenLoad {
     }
 }
 
-/// The memory that is missing, and the largest number that fits.
+/// The memory that is needed, and the largest number that fits.
 struct MemoryExcess {
     needed_mib: u64,
     most: usize,
 }
 
-/// The excess over 60 % of the memory, if this number of concurrent requests exceeds it.
-fn memory_excess(requests: usize, each_bytes: u64, memory_mib: u64) -> Option<MemoryExcess> {
+/// The excess over 60 % of the memory, if this number of requests or workers exceeds it; `None` for 0 MiB, which is unknown.
+fn excess_over_memory_share(count: usize, each_bytes: u64, memory_mib: u64) -> Option<MemoryExcess> {
     let room_bytes = memory_mib * (1 << 20) / 10 * 6;
-    let needed_bytes = (requests as u64).saturating_mul(each_bytes);
+    let needed_bytes = (count as u64).saturating_mul(each_bytes);
     (memory_mib > 0 && needed_bytes > room_bytes).then(|| MemoryExcess {
         needed_mib: needed_bytes >> 20,
         most: usize::try_from(room_bytes / each_bytes).unwrap_or(usize::MAX),

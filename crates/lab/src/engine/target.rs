@@ -36,7 +36,7 @@ impl Target for EngineTarget<Burst> {
     }
 
     fn memory_bytes_max(&self, _: &Environment) -> Option<u64> {
-        Some(self.load.memory_bytes_max())
+        Some(self.load.worker_bytes_max())
     }
 
     fn scale(&mut self, dimension: Scaled, factor: f64) -> Result<(), TrafficLimitError> {
@@ -81,7 +81,7 @@ impl Target for EngineTarget<OpenLoad> {
     }
 
     fn memory_bytes_max(&self, _: &Environment) -> Option<u64> {
-        self.load.memory_bytes_max()
+        self.load.request_and_cache_bytes_max()
     }
 
     fn scale(&mut self, dimension: Scaled, factor: f64) -> Result<(), TrafficLimitError> {

@@ -77,15 +77,15 @@ impl PartitionKeys {
     }
 
     /// The sum of the weights of its keys. Its share of the requests is this over the sum of all partitions.
-    pub(super) fn mass(&self) -> f64 {
+    pub(super) fn weight_sum(&self) -> f64 {
         match self.law {
             Law::Uniform => f64::from(self.count),
-            Law::Zipf(draws) => self.zipf_mass(draws.exponent),
+            Law::Zipf(draws) => self.zipf_weight_sum(draws.exponent),
         }
     }
 
     /// The first keys one by one, the others with the Euler-Maclaurin formula, which is exact to 12 digits there.
-    fn zipf_mass(&self, exponent: f64) -> f64 {
+    fn zipf_weight_sum(&self, exponent: f64) -> f64 {
         const ONE_BY_ONE: u32 = 32;
         let near = self.count.min(ONE_BY_ONE);
         let sum: f64 = (0..near).rev().map(|key| weight(exponent, self.rank(key))).sum();
@@ -104,12 +104,12 @@ impl PartitionKeys {
     }
 
     /// A key from 0 to `count - 1`; lower keys are more popular.
-    pub(super) fn draw(&self, rng: &mut Rng) -> u32 {
-        let Law::Zipf(draws) = self.law else { return rng.random_range(0..self.count) };
+    pub(super) fn draw(&self, random: &mut Rng) -> u32 {
+        let Law::Zipf(draws) = self.law else { return random.random_range(0..self.count) };
         let ZipfDraws { exponent, from, to, accepted } = draws;
         let half = self.stride / 2.0;
         loop {
-            let at = to + rng.random::<f64>() * (from - to);
+            let at = to + random.random::<f64>() * (from - to);
             let rank = inverse(exponent, at);
             #[expect(
                 clippy::cast_possible_truncation,

@@ -19,7 +19,7 @@ use super::{
 
 /// The settings of a fleet in ticks.
 #[derive(Clone, Debug)]
-pub(super) struct Rules<'a> {
+pub(super) struct TickSettings<'a> {
     fleet: &'a Fleet,
     clock: TickClock,
     /// [`NEVER`]: values do not expire.
@@ -29,7 +29,7 @@ pub(super) struct Rules<'a> {
     events: Vec<(Ticks, FleetEventKind)>,
 }
 
-impl<'a> Rules<'a> {
+impl<'a> TickSettings<'a> {
     pub(super) fn new(fleet: &'a Fleet, clock: TickClock) -> Self {
         let ticks = |duration| clock.ticks(duration);
         let cache = &fleet.cache;
@@ -113,7 +113,7 @@ struct Fetched {
 
 /// The state of a partition: memories of the nodes, shared tier, episodes.
 pub(super) struct Partition<'a> {
-    rules: &'a Rules<'a>,
+    settings: &'a TickSettings<'a>,
     tally: FleetTally,
     memories: NodeMemories,
     tier: ExpiringTable<Life>,
@@ -126,11 +126,11 @@ pub(super) struct Partition<'a> {
 }
 
 impl<'a> Partition<'a> {
-    pub(super) fn new(rules: &'a Rules<'a>, tally: FleetTally) -> Self {
+    pub(super) fn new(settings: &'a TickSettings<'a>, tally: FleetTally) -> Self {
         Self {
-            rules,
+            settings,
             tally,
-            memories: NodeMemories::new(rules.fleet.nodes, rules.fleet.cache.entries),
+            memories: NodeMemories::new(settings.fleet.nodes, settings.fleet.cache.entries),
             tier: ExpiringTable::new(),
             episodes: ExpiringTable::new(),
             seen: Vec::new(),
@@ -151,8 +151,8 @@ impl<'a> Partition<'a> {
         self.seen.clear();
         self.seen.resize(requests.keys.count().div_ceil(u64::BITS) as usize, 0);
         self.draws = seed.stream("loads");
-        let rules = self.rules;
-        let mut events = rules.events.iter().peekable();
+        let settings = self.settings;
+        let mut events = settings.events.iter().peekable();
         let mut now = 0;
         for request in requests {
             while let Some((_, kind)) = events.next_if(|(at, _)| *at <= request.at) {
@@ -166,7 +166,7 @@ impl<'a> Partition<'a> {
         events.for_each(|(at, kind)| self.apply(*kind, *at));
         let seen: u32 = self.seen.iter().map(|bits| bits.count_ones()).sum();
         self.tally.counts.distinct_keys += u64::from(seen);
-        self.tally.counts.entries += self.memories.count(now, rules.states);
+        self.tally.counts.entries += self.memories.count(now, settings.states);
     }
 
     fn apply(&mut self, event: FleetEventKind, now: Ticks) {
@@ -174,7 +174,7 @@ impl<'a> Partition<'a> {
             FleetEventKind::FlushSharedTier => self.tier.clear(),
             FleetEventKind::RestartNodes => self.memories.clear(),
             FleetEventKind::Purge => {
-                self.tally.counts.invalidated += self.memories.count(now, self.rules.states);
+                self.tally.counts.invalidated += self.memories.count(now, self.settings.states);
                 self.memories.clear();
                 self.tier.clear();
                 self.episodes.clear();
@@ -188,15 +188,15 @@ impl<'a> Partition<'a> {
         let FleetRequest { at: now, key, node } = request;
         let Some((place, life)) = self.memories.look_up(node, key, now) else {
             let fetched = self.fetch(key, now, None);
-            let is_evicted = self.memories.add(node, key, fetched.life, now, self.rules.states);
+            let is_evicted = self.memories.add(node, key, fetched.life, now, self.settings.states);
             self.tally.counts.evicted += u64::from(is_evicted);
             return (fetched.outcome, fetched.answered);
         };
         let is_loading = now < life.ready();
-        let answer = self.rules.states.state(life.expires_at(now), now).answer(is_loading);
+        let answer = self.settings.states.state(life.expires_at(now), now).answer(is_loading);
         match answer.outcome {
             Outcome::Coalesced if life.is_from_tier() => return (Outcome::Hit, life.ready()),
-            Outcome::Coalesced if self.rules.fleet.cache.coalesces => {
+            Outcome::Coalesced if self.settings.fleet.cache.coalesces => {
                 self.tally.counts.waiters += 1;
                 return (Outcome::Coalesced, life.ready());
             }
@@ -226,19 +226,19 @@ impl<'a> Partition<'a> {
 
     /// Looks a key up in the shared tier, and loads it if it is not there. `known`: the expiry of the value that this refreshes.
     fn fetch(&mut self, key: u32, now: Ticks, known: Option<Ticks>) -> Fetched {
-        let rules = self.rules;
-        let Some(tier) = &rules.fleet.tier else {
+        let settings = self.settings;
+        let Some(tier) = &settings.fleet.tier else {
             let (ready, expires) = self.load(key, now);
             let life = Life::loaded(ready, expires);
             return Fetched { outcome: Outcome::Miss, answered: ready, life };
         };
-        let now = now.saturating_add(rules.tier_latency);
+        let now = now.saturating_add(settings.tier_latency);
         let place = self.tier.find(u64::from(key));
         let value = place.map(|place| self.tier.get(place)).unwrap_or_default();
         let is_ready = now >= value.ready();
         // A refresh needs a newer value than the one it refreshes.
         let there = value.expires_at(now);
-        let state = rules.states.state(there, now);
+        let state = settings.states.state(there, now);
         let is_newer = known.is_none_or(|known| there > known);
         if matches!(state, FreshnessState::Fresh | FreshnessState::Refresh) && is_newer {
             self.tally.counts.shared_hits += 1;
@@ -253,20 +253,20 @@ impl<'a> Partition<'a> {
             }
             self.tally.counts.shared_waits += 1;
             self.tally.counts.shared_hits += 1;
-            let answered = value.ready().saturating_add(rules.tier_latency);
+            let answered = value.ready().saturating_add(settings.tier_latency);
             let life = Life::loaded(answered, value.expires);
             return Fetched { outcome: Outcome::Coalesced, answered, life };
         }
         self.tally.counts.shared_misses += 1;
         let (loaded, expires) = self.load(key, now);
-        let stored = loaded.saturating_add(rules.tier_latency);
+        let stored = loaded.saturating_add(settings.tier_latency);
         let ready = if is_ready { stored } else { stored.min(value.ready()) };
         let kept = if state == FreshnessState::Gone { 0 } else { there };
         let stored = Life::loaded(ready, expires).replacing(kept);
         match place {
             Some(place) => self.tier.set(place, stored),
             None => {
-                let is_gone = |value: &Life| rules.states.is_gone(*value, now);
+                let is_gone = |value: &Life| settings.states.is_gone(*value, now);
                 self.tier.add(u64::from(key), stored, is_gone);
             }
         }
@@ -279,24 +279,24 @@ impl<'a> Partition<'a> {
 
     /// Loads a key from the origin: when the load ends, and when its value expires.
     fn load(&mut self, key: u32, now: Ticks) -> (Ticks, Ticks) {
-        let rules = self.rules;
-        let latency = rules.clock.ticks(rules.fleet.origin.draw(&mut self.draws));
+        let settings = self.settings;
+        let latency = settings.clock.ticks(settings.fleet.origin.draw(&mut self.draws));
         let ends = now.saturating_add(latency);
         self.tally.source_load(now, ends);
-        let jitter = rules.fleet.cache.jitter;
-        let ttl = if jitter > 0.0 && rules.ttl != NEVER {
+        let jitter = settings.fleet.cache.jitter;
+        let ttl = if jitter > 0.0 && settings.ttl != NEVER {
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
                 reason = "a share of a 32-bit number"
             )]
-            let ttl = (f64::from(rules.ttl) * (1.0 - jitter * self.draws.random::<f64>())) as Ticks;
+            let ttl = (f64::from(settings.ttl) * (1.0 - jitter * self.draws.random::<f64>())) as Ticks;
             ttl
         } else {
-            rules.ttl
+            settings.ttl
         };
         let expires = ends.saturating_add(ttl);
-        self.open_episode(key, now, rules.states.due(expires));
+        self.open_episode(key, now, settings.states.due(expires));
         (ends, expires)
     }
 

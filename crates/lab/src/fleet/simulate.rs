@@ -14,7 +14,7 @@ use super::{
     Fleet,
     keys::PartitionKeys,
     life::TickClock,
-    partition::{Partition, Requests, Rules},
+    partition::{Partition, Requests, TickSettings},
     tally::FleetTally,
 };
 
@@ -32,7 +32,7 @@ pub(super) struct Partitions<'a> {
     pub(super) clock: TickClock,
     pub(super) count: u64,
     /// The sum of the weights of all keys.
-    mass: f64,
+    weight_sum: f64,
 }
 
 impl<'a> Partitions<'a> {
@@ -41,8 +41,8 @@ impl<'a> Partitions<'a> {
         let by_room = fleet.cache.entries.map_or(by_keys, |entries| (entries as u64 / PARTITION_MIN).max(1));
         let count = by_keys.min(by_room).max(fleet.keys.div_ceil(KEYS_MAX));
         let keys = |number| PartitionKeys::new(fleet.popularity, fleet.keys, count, number);
-        let mass = (0..count).map(|number| keys(number).mass()).sum();
-        Self { fleet, clock: TickClock::for_load(fleet.schedule.duration()), count, mass }
+        let weight_sum = (0..count).map(|number| keys(number).weight_sum()).sum();
+        Self { fleet, clock: TickClock::for_load(fleet.schedule.duration()), count, weight_sum }
     }
 
     pub(super) fn keys(&self, number: u64) -> PartitionKeys {
@@ -52,7 +52,8 @@ impl<'a> Partitions<'a> {
     /// The requests of one partition.
     pub(super) fn requests(&self, number: u64, seed: Seed) -> Requests<'a> {
         let keys = self.keys(number);
-        Requests::new(self.fleet, self.clock, keys, keys.mass() / self.mass, seed_of(number, seed))
+        let share = keys.weight_sum() / self.weight_sum;
+        Requests::new(self.fleet, self.clock, keys, share, seed_of(number, seed))
     }
 
     /// The part of a node's memory for the keys of one partition: at least one entry, and no more than there are keys. Unused without a
@@ -77,13 +78,13 @@ pub(super) fn simulate(
     cancel: &CancellationToken,
 ) -> Option<FleetTally> {
     let partitions = Partitions::new(fleet);
-    let rules = Rules::new(fleet, partitions.clock);
+    let settings = TickSettings::new(fleet, partitions.clock);
     // Each of its parts may be rounded up by half a tick.
     let longest = partitions.clock.ticks(fleet.longest_response()).saturating_add(8);
     let next = AtomicU64::new(0);
     let work = || {
         let tally = FleetTally::new(partitions.clock, fleet.schedule.duration(), longest);
-        Work { partitions: &partitions, next: &next, seed, cancel }.run(Partition::new(&rules, tally))
+        Work { partitions: &partitions, next: &next, seed, cancel }.run(Partition::new(&settings, tally))
     };
     let tallies: Vec<FleetTally> = thread::scope(|scope| {
         let others: Vec<_> = (1..threads.get()).map(|_| scope.spawn(work)).collect();

@@ -150,7 +150,7 @@ impl FleetTally {
             second,
             outcomes: counts.outcomes(),
             times: self.times(counts),
-            open: Some(OpenSecond { source_loads: counts.source_loads, ..OpenSecond::default() }),
+            open: Some(OpenSecond { source_loads: Some(counts.source_loads), ..OpenSecond::default() }),
             ..Second::default()
         })
     }

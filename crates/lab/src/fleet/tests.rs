@@ -83,7 +83,8 @@ impl Figures {
         let seconds: Vec<Second> = tally.seconds().collect();
         let mut outcomes = Outcomes::default();
         seconds.iter().for_each(|second| outcomes += second.outcomes);
-        let loads: Vec<u64> = seconds.iter().map(|second| second.open.unwrap().source_loads).collect();
+        let loads: Vec<u64> =
+            seconds.iter().map(|second| second.open.unwrap().source_loads.unwrap()).collect();
         Self::new(&outcomes, &loads, tally.waited())
     }
 

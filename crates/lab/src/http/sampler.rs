@@ -211,8 +211,8 @@ impl<'a> Sampler<'a> {
         // One that is lost has ended the load by itself.
         self.stop_reason = self.stop_reason.take().or_else(|| self.ended_server());
         if let Some(mut last) = self.last_second.take() {
-            if let Some(open) = &mut last.open {
-                open.source_loads += self.readings.last.requests.loads.saturating_sub(before);
+            if let Some(loads) = last.open.as_mut().and_then(|open| open.source_loads.as_mut()) {
+                *loads += self.readings.last.requests.loads.saturating_sub(before);
             }
             (self.sink)(last);
         }
@@ -323,6 +323,7 @@ impl Observer for Sampler<'_> {
             self.processes.iter_mut().filter_map(|process| Some((process.role, process.usage()?))).collect();
         self.guard(progress.elapsed(), &usage);
         let number = progress.elapsed().as_secs().saturating_sub(1);
+        let is_counted = self.readings.stats_provider != StatsProvider::Unavailable;
         let is_whole = usage.len() == self.processes.len();
         let own_cores = is_whole.then(|| usage.values().map(|usage| usage.cpu).sum());
         let disturbance = self.disturbances.second(number, &members, own_cores, stopped);
@@ -338,7 +339,7 @@ impl Observer for Sampler<'_> {
             outcomes: progress.tally.request_outcomes(),
             times: progress.tally.recorded_times(),
             open: Some(OpenSecond {
-                source_loads: last.requests.loads.saturating_sub(before.requests.loads),
+                source_loads: is_counted.then(|| last.requests.loads.saturating_sub(before.requests.loads)),
                 retries: progress.tally.retries,
                 ..OpenSecond::default()
             }),

@@ -191,7 +191,7 @@ impl HttpTraffic {
             RequestPlan::Replayed(replay) => {
                 let log = replay.read(files, &base)?;
                 let log = log.with_share(replay.share, seed)?.at_speed(replay.speed)?;
-                let due = log.due_times_for(replay.duration)?;
+                let due = log.due_times_within(replay.duration)?;
                 let (targets, order, _) = log.into_parts();
                 (targets, order, None, Plan::replay(due)?)
             }

@@ -46,7 +46,7 @@ impl<'a> IntervalSink<'a> {
             repeat: self.repeat,
             second: second.second,
             outcomes: second.outcomes,
-            source_loads: open.map(|open| open.source_loads),
+            source_loads: open.and_then(|open| open.source_loads),
             retries: open.map(|open| open.retries),
             dropped: open.map(|open| open.dropped),
             age_max_ms: open.and_then(|open| open.age_max).map(milliseconds),

@@ -64,7 +64,8 @@ pub(super) struct EngineLoadTable {
     /// More attempts of a client. Default: none.
     #[cfg_attr(feature = "schema", schemars(with = "Option<RetriesTable>"))]
     retries: Option<Spanned<RetriesTable>>,
-    /// Requests in flight. Beyond it, the engine drops a request, and over HTTP it waits, and the run is invalid. Default: 100000; over HTTP rate times timeout, 10000 at least.
+    /// Requests in flight. Beyond it, the engine drops a request, and over HTTP it waits, and the run is invalid. Default: 100000; over HTTP
+    /// rate times timeout, 10000 at least.
     #[cfg_attr(feature = "schema", schemars(with = "Option<InFlight>"))]
     max_in_flight: Option<Spanned<InFlight>>,
     /// How long answers count after the end. Default: "30s".

@@ -8,25 +8,26 @@ use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,
     pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
 };
 
 use rustix::io::Errno;
 use rustls::{ClientConfig, pki_types::ServerName};
 use stockade_model::time::{Runtime, Time};
-use tokio::net::{TcpStream, UnixStream, lookup_host};
+use tokio::net::{TcpSocket, TcpStream, UnixStream, lookup_host};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tokio_util::either::Either;
 
-use super::{
-    ClientOptions,
-    addresses::{ResolvedAddresses, connect_first},
-};
+use super::addresses::{ResolvedAddresses, connect_first};
 use crate::{
     address_rules::{ConnectToRule, ResolveRule},
     allowed::AllowedTargets,
     endpoint::Endpoint,
     sample::{FailureClass, RequestFailure},
+    settings::ClientOptions,
 };
 
 /// The endpoints whose addresses are kept: redirects may name any number.
@@ -39,6 +40,9 @@ pub(crate) struct TransportConnector {
     allowed: Option<AllowedTargets>,
     resolve: Vec<ResolveRule>,
     connect_to: Vec<ConnectToRule>,
+    /// Addresses of this machine; `next_local` counts the connections, which take them in turn.
+    local_addresses: Vec<IpAddr>,
+    next_local: AtomicUsize,
     tls: Arc<ClientConfig>,
     lookup: Lookup,
     known: Mutex<BTreeMap<Endpoint, Arc<EndpointAddresses>>>,
@@ -78,6 +82,8 @@ impl TransportConnector {
             allowed: options.allowed.clone(),
             resolve: options.resolve.clone(),
             connect_to: options.connect_to.clone(),
+            local_addresses: options.local_addresses.clone(),
+            next_local: AtomicUsize::new(0),
             tls,
             lookup: system_lookup,
             known: Mutex::default(),
@@ -164,7 +170,7 @@ impl TransportConnector {
     ) -> Result<Stream, RequestFailure> {
         let socket = match to {
             ConnectionAddresses::Tcp(addresses) => {
-                Either::Left(connect_first(runtime, addresses, connect_tcp, failed).await?)
+                Either::Left(connect_first(runtime, addresses, |to| self.connect_tcp(to), failed).await?)
             }
             ConnectionAddresses::Unix(path) => {
                 let unix = UnixStream::connect(path).await;
@@ -184,6 +190,32 @@ impl TransportConnector {
         })?;
         Ok(Either::Right(Box::new(stream)))
     }
+
+    async fn connect_tcp(&self, to: SocketAddr) -> Result<TcpStream, RequestFailure> {
+        let tcp = match self.local_address_for(to)? {
+            Some(local) => bound_socket(local)?.connect(to).await,
+            None => TcpStream::connect(to).await,
+        };
+        let tcp = tcp.map_err(|error| connect_failure(&error, &to.to_string()))?;
+        // Each request is one write; the next write must not wait for its acknowledgement (Nagle).
+        let _ = tcp.set_nodelay(true);
+        Ok(tcp)
+    }
+
+    /// The next of the local addresses that has the family of a server's address; `None`: the system chooses one.
+    fn local_address_for(&self, to: SocketAddr) -> Result<Option<IpAddr>, RequestFailure> {
+        if self.local_addresses.is_empty() {
+            return Ok(None);
+        }
+        let of_family = || self.local_addresses.iter().filter(|local| local.is_ipv4() == to.is_ipv4());
+        match of_family().count() {
+            0 => Err(RequestFailure::new(
+                FailureClass::Unreachable,
+                format!("{to}: no local address is of its family (IPv4 or IPv6)"),
+            )),
+            count => Ok(of_family().nth(self.next_local.fetch_add(1, Relaxed) % count).copied()),
+        }
+    }
 }
 
 impl EndpointAddresses {
@@ -201,12 +233,17 @@ impl fmt::Debug for TransportConnector {
     }
 }
 
-async fn connect_tcp(address: SocketAddr) -> Result<TcpStream, RequestFailure> {
-    let tcp =
-        TcpStream::connect(address).await.map_err(|error| connect_failure(&error, &address.to_string()))?;
-    // Each request is one write; the next write must not wait for its acknowledgement (Nagle).
-    let _ = tcp.set_nodelay(true);
-    Ok(tcp)
+/// A socket with a free port of a local address.
+fn bound_socket(local: IpAddr) -> Result<TcpSocket, RequestFailure> {
+    let socket = if local.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
+    let bound = socket.and_then(|socket| socket.bind(SocketAddr::new(local, 0)).map(|()| socket));
+    bound.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrNotAvailable => {
+            let text = format!("{local} is not an address of this machine");
+            RequestFailure::new(FailureClass::Unreachable, text)
+        }
+        _ => connect_failure(&error, &local.to_string()),
+    })
 }
 
 fn connect_failure(error: &io::Error, to: &str) -> RequestFailure {

@@ -166,7 +166,10 @@ impl HealthMonitor {
 
 fn shortage_reasons(summary: &Summary) -> impl Iterator<Item = String> {
     let classes = [
-        (FailureClass::NoPorts, "keep connections, or widen net.ipv4.ip_local_port_range"),
+        (
+            FailureClass::NoPorts,
+            "keep connections, connect from several addresses (--local-address), or widen net.ipv4.ip_local_port_range",
+        ),
         (FailureClass::NoFiles, "raise `ulimit -n`, or ask for fewer connections"),
     ];
     let failed = classes.map(|(class, remedy)| {

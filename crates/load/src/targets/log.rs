@@ -6,8 +6,8 @@
 //!
 //! **Requests.** Paths are requested at a [`BaseUrl`]; of an absolute URL only the path is used, and its host where the hosts of
 //! the log are sent ([`HostHeader::Logged`]). A key of a trace is a path. Logs have no bodies, so GET and HEAD are replayed and
-//! other methods are [skipped](SkipReason) and counted, unless [`ReplayedMethods::All`] wants them without. So are lines without a request (`-`, or the bytes of a TLS handshake) and
-//! bad lines. `User-Agent` and `Referer` are not replayed.
+//! other methods are [skipped](SkipReason) and counted, unless [`ReplayedMethods::All`] wants them without. So are lines without a request
+//! (`-`, or the bytes of a TLS handshake) and bad lines. `User-Agent` and `Referer` are not replayed.
 //!
 //! **Times.** Servers log a request when it ends, so lines are sorted by time; equal times keep their order. If all times
 //! are whole seconds, the k requests of a second are spread evenly over it: all at its start would be bursts that did not
@@ -217,7 +217,7 @@ impl AccessLog {
     }
 
     /// The same within `duration`; a shorter log repeats. The gap between two rounds is the mean gap between requests.
-    pub fn due_times_for(&self, duration: Duration) -> Result<Arc<[Duration]>, ReplayError> {
+    pub fn due_times_within(&self, duration: Duration) -> Result<Arc<[Duration]>, ReplayError> {
         let gaps = u32::try_from(self.requests.len().saturating_sub(1)).unwrap_or(u32::MAX);
         let gap = self.duration().checked_div(gaps).unwrap_or_default();
         // A log whose requests all have the same time does not repeat.

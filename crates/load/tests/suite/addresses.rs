@@ -125,6 +125,42 @@ fn connections_lead_elsewhere_and_hosts_stay() {
     }
 }
 
+#[test]
+fn connections_come_from_the_local_addresses_in_turn() {
+    let listener = TcpListener::bind((FIRST, 0)).unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let peers = Arc::<Mutex<Vec<IpAddr>>>::default();
+    let seen = Arc::clone(&peers);
+    thread::spawn(move || {
+        for mut connection in listener.incoming().flatten() {
+            seen.lock().unwrap().push(connection.peer_addr().unwrap().ip());
+            let mut requests = BufReader::new(connection.try_clone().unwrap());
+            if matches!(read_head(&mut requests), Ok(Some(_))) {
+                let _ = connection.write_all(&ok(""));
+            }
+        }
+    });
+    let from = |local: &[&str]| {
+        let local_addresses = local.iter().map(|address| address.parse().unwrap()).collect();
+        let options =
+            ClientOptions { timeout: HANG, keep_alive: false, local_addresses, ..ClientOptions::default() };
+        run(&LoadTest { options, ..load(&url, closed(1, 20)) }).measured
+    };
+    // The server has no address of the third one's family.
+    assert_eq!(from(&["127.0.0.2", "127.0.0.3", "::1"]).successes, 20);
+    let count =
+        |last| peers.lock().unwrap().iter().filter(|peer| **peer == IpAddr::from([127, 0, 0, last])).count();
+    assert_eq!((count(2), count(3)), (10, 10));
+    for (local, text) in [
+        ("192.0.2.1", "192.0.2.1 is not an address of this machine"),
+        ("::1", "no local address is of its family (IPv4 or IPv6)"),
+    ] {
+        let measured = from(&[local]);
+        assert_eq!(measured.failures_of(FailureClass::Unreachable), 20);
+        assert!(measured.errors.iter().any(|error| error.contains(text)), "{:?}", measured.errors);
+    }
+}
+
 /// A rule does not lead around the servers that may be reached.
 #[test]
 fn addresses_of_rules_have_to_be_allowed() {

@@ -12,7 +12,7 @@ use super::{
     table::{Field, POSITIONS_MAX, delimiter, read_row, split_columns, visit_row},
 };
 use crate::{
-    format::{Content, FormatError, FormatKind, StatedFormat, parsers},
+    format::{Content, FormatError, FormatKind, StatedFormat, new_parser},
     time::TimeParser,
     value::Problem,
 };
@@ -32,7 +32,7 @@ fn stated(text: &str) -> Option<StatedFormat> {
     let columns = if text == "csv" { Err(CsvError::NoKey) } else { text.strip_prefix("csv:")?.parse() };
     Some(columns.map_err(FormatError::from).map(|columns: CsvColumns| {
         let text = format!("csv:{columns}");
-        (text, parsers(move || CsvLines::new(columns.clone())))
+        (text, new_parser(move || CsvLines::new(columns.clone())))
     }))
 }
 

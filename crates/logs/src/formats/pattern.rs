@@ -13,7 +13,7 @@ use self::variables::{Token, Value, Variable};
 use super::{LineParser, Parsed, Visit};
 use crate::{
     common::{closing_quote, unescape},
-    format::{Content, FormatKind, StatedFormat, parsers},
+    format::{Content, FormatKind, StatedFormat, new_parser},
     logged::{LoggedKey, LoggedRequest, Operation},
     request,
     time::TimeParser,
@@ -33,7 +33,7 @@ pub(crate) const PATTERN: FormatKind = FormatKind {
 fn stated(text: &str) -> Option<StatedFormat> {
     text.contains(['$', '%']).then(|| {
         let pattern: Pattern = text.parse()?;
-        Ok((text.to_owned(), parsers(move || PatternLines::new(pattern.clone()))))
+        Ok((text.to_owned(), new_parser(move || PatternLines::new(pattern.clone()))))
     })
 }
 

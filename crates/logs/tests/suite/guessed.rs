@@ -56,7 +56,7 @@ fn first_lines_tell_the_format() {
 
 #[test]
 fn other_bytes_are_refused() {
-    let names = FORMATS.names().collect::<Vec<_>>().join(", ");
+    let names = FORMATS.parsed_names().collect::<Vec<_>>().join(", ");
     for (text, reason) in [
         (&b"\x7fELF\0\0"[..], "it is binary"),
         (b"the quick brown fox\n", "its first lines are not in a known format"),

@@ -30,7 +30,7 @@ thread_local! {
 /// Loads that are started deeper are not run by the thread that starts them, whose stack they would overflow.
 const NESTED_MAX: u32 = 16;
 
-/// Blocks until `future` is ready. The loads that it [starts](Runtime::spawn_load) run on this thread; those that are not done by then
+/// Blocks until `future` is ready. The loads that it [starts](Runtime::spawn_awaited) run on this thread; those that are not done by then
 /// go on as tasks of `live`.
 ///
 /// It needs no runtime, and calls may be nested: a load may wait for another cache.

@@ -127,7 +127,7 @@ impl Runtime for Live {
         }
     }
 
-    fn spawn_load(&self, load: impl Future<Output = ()> + Send + 'static) {
+    fn spawn_awaited(&self, load: impl Future<Output = ()> + Send + 'static) {
         let Err(load) = blocking::leave_to_caller(load) else { return };
         let is_its = |current: &Handle| self.tokio.as_ref().is_none_or(|tokio| tokio.id() == current.id());
         match Handle::try_current().ok().filter(is_its) {

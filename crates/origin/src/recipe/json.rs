@@ -67,7 +67,7 @@ pub(super) fn parse_json(text: &str) -> Result<Value<'_>, RecipeProblem> {
             let no_value = || RecipeProblem::new("the text contains no recipe", RECIPE_HELP, 0..0);
             let mut value = parsed.value.ok_or_else(no_value)?;
             if multiline.is_some() {
-                join_lines(&mut value, text)?;
+                remove_line_breaks(&mut value, text)?;
             }
             Ok(value)
         }
@@ -77,24 +77,24 @@ pub(super) fn parse_json(text: &str) -> Result<Value<'_>, RecipeProblem> {
     }
 }
 
-/// Removes the line breaks from all strings.
-fn join_lines(value: &mut Value<'_>, text: &str) -> Result<(), RecipeProblem> {
-    let join_string = |literal: &mut StringLit<'_>| {
-        let source = &text[span(literal)];
-        if source.contains(LINE_BREAKS) {
-            let joined = serde_json::from_str(&source.replace(LINE_BREAKS, ""));
-            literal.value = Cow::Owned(joined.map_err(|_| unclosed_string(span(literal)))?);
+/// Removes the line breaks from all strings of a value; `text` is the whole text.
+fn remove_line_breaks(value: &mut Value<'_>, text: &str) -> Result<(), RecipeProblem> {
+    let remove_from_string = |literal: &mut StringLit<'_>| {
+        let written = &text[span(literal)];
+        if written.contains(LINE_BREAKS) {
+            let in_one_line = serde_json::from_str(&written.replace(LINE_BREAKS, ""));
+            literal.value = Cow::Owned(in_one_line.map_err(|_| unclosed_string(span(literal)))?);
         }
         Ok(())
     };
     match value {
-        Value::StringLit(literal) => join_string(literal),
-        Value::Array(list) => list.elements.iter_mut().try_for_each(|value| join_lines(value, text)),
+        Value::StringLit(literal) => remove_from_string(literal),
+        Value::Array(list) => list.elements.iter_mut().try_for_each(|value| remove_line_breaks(value, text)),
         Value::Object(object) => object.properties.iter_mut().try_for_each(|property| {
             if let ObjectPropName::String(literal) = &mut property.name {
-                join_string(literal)?;
+                remove_from_string(literal)?;
             }
-            join_lines(&mut property.value, text)
+            remove_line_breaks(&mut property.value, text)
         }),
         Value::NumberLit(_) | Value::BooleanLit(_) | Value::NullKeyword(_) => Ok(()),
     }

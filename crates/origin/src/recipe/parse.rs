@@ -118,17 +118,17 @@ fn parse_recipes(text: &str, folder: &Path) -> Result<Vec<Recipe>, RecipeProblem
     Ok(recipes)
 }
 
-/// Parses one recipe, whose source is `source`.
+/// Parses one recipe, which is `recipe_text` in the whole text.
 fn parse_recipe(
     fields: &RecipeFields<'_>,
-    source: &str,
-    text: &str,
+    recipe_text: &str,
+    whole_text: &str,
     files: &mut LatencyFiles,
 ) -> Result<Recipe, RecipeProblem> {
     let route = fields.get("route");
     let stages = fields.get("stages");
-    let route = route.map_or(Ok(ROUTE_DEFAULT.to_owned()), |value| parse_route(value, text))?;
-    let content = parse_content(fields, text)?;
+    let route = route.map_or(Ok(ROUTE_DEFAULT.to_owned()), |value| parse_route(value, whole_text))?;
+    let content = parse_content(fields, whole_text)?;
     let (headers, name_spans) = parse_headers(fields.get("headers"))?;
     let generated = |key: &str, name: HeaderName| {
         let is_on = fields.get(key).map_or(Ok(false), |value| parse_bool(value, key))?;
@@ -146,10 +146,10 @@ fn parse_recipe(
         etag: generated("etag", header::ETAG)?,
         last_modified: generated("last_modified", header::LAST_MODIFIED)?,
         headers,
-        stages: stages.map_or(Ok(Stages::default()), |value| parse_stages(value, text, files))?,
+        stages: stages.map_or(Ok(Stages::default()), |value| parse_stages(value, whole_text, files))?,
         capacity: fields.get("capacity").map(parse_capacity).transpose()?,
         version_every: fields.get("version_every").map(parse_version_every).transpose()?,
-        json: complete_json(source, fields)?,
+        json: complete_json(recipe_text, fields)?,
     })
 }
 
@@ -327,10 +327,10 @@ fn parse_version_every(value: &Value<'_>) -> Result<Duration, RecipeProblem> {
 }
 
 /// The recipe as JSON, with every key that recipes of `OriginSimulator` have.
-fn complete_json(source: &str, fields: &RecipeFields<'_>) -> Result<serde_json::Value, RecipeProblem> {
+fn complete_json(recipe_text: &str, fields: &RecipeFields<'_>) -> Result<serde_json::Value, RecipeProblem> {
     // Line breaks between values have no meaning, and those within strings are not part of them.
-    let source = source.replace(['\n', '\r'], "");
-    let mut keys: serde_json::Map<_, _> = serde_json::from_str(&source).map_err(|error| {
+    let in_one_line = recipe_text.replace(['\n', '\r'], "");
+    let mut keys: serde_json::Map<_, _> = serde_json::from_str(&in_one_line).map_err(|error| {
         let message = format!("the recipe cannot be stored: {error}");
         RecipeProblem::new(message, "write that value in another way", fields.span.clone())
     })?;

@@ -21,8 +21,8 @@ const KEYS: [&str; 5] = ["at", "status", "latency", "fault", "byte_rate"];
 const STAGES_MAX: usize = 10_000;
 /// Shares are written with a few decimals, so their sum may miss 1 by a little.
 const SUM_ERROR_MAX: f64 = 1e-6;
-/// Error of adding up decimals in binary.
-const ROUNDING_ERROR_MAX: f64 = 1e-9;
+/// A smaller share without a fault is the error of adding up decimals in binary.
+const NO_FAULT_SHARE_MIN: f64 = 1e-9;
 
 /// Parses a list of stages, in any order.
 pub(super) fn parse_stages(
@@ -130,7 +130,7 @@ fn parse_fault(value: &Value<'_>) -> Result<WeightedChoice<Option<Fault>>, Recip
             }
             let no_fault = 1.0 - shares.values().sum::<f64>();
             let mut shares: Vec<_> = shares.into_iter().map(|(fault, share)| (share, Some(fault))).collect();
-            if no_fault > ROUNDING_ERROR_MAX {
+            if no_fault > NO_FAULT_SHARE_MIN {
                 shares.push((no_fault, None));
             }
             Ok(WeightedChoice::new(shares))

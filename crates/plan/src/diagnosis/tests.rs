@@ -49,8 +49,9 @@ fn parameter_that_makes_a_key_of_each_request_is_named() {
         names == &["cb"] && hit_ratio.abs() < 1e-9 && (hit_ratio_without - 0.83).abs() < 0.005,
         "{hit_ratio_without}"
     );
-    let text = "1,000 keys differ in parameters only, 10 are left without cb, and their responses have the same size: --drop-parameters cb has a hit ratio of 8";
-    for format in FORMATS.names() {
+    let text = "1,000 keys differ in parameters only, 10 are left without cb, and their responses have the same size: \
+     --drop-parameters cb has a hit ratio of 8";
+    for format in FORMATS.parsed_names() {
         let words = if format == "json" { "\"parameters\"" } else { text };
         let page =
             testing::rendered(&plan, format).replace("<span class=\"option\">", "").replace("</span>", "");

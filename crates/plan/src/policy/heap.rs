@@ -18,15 +18,15 @@ pub(crate) struct RisingHeap<P> {
 #[derive(Clone, Copy)]
 struct KeyState<P> {
     priority: P,
-    /// The number of the raise that led to it.
-    raised: u64,
-    /// `raised` of the key's valid element in the heap; 0: the key is not there.
-    listed: u64,
+    /// That of the raise that led to the priority.
+    raise_number: u64,
+    /// The number of the key's valid element in the heap; 0: the key is not there.
+    heap_raise_number: u64,
 }
 
 impl<P: Copy + Ord + Default> RisingHeap<P> {
     pub(crate) fn new(keys: usize) -> Self {
-        let state = KeyState { priority: P::default(), raised: 0, listed: 0 };
+        let state = KeyState { priority: P::default(), raise_number: 0, heap_raise_number: 0 };
         Self { state: vec![state; keys], heap: BinaryHeap::new(), raises: 0, len: 0 }
     }
 
@@ -34,7 +34,7 @@ impl<P: Copy + Ord + Default> RisingHeap<P> {
     pub(crate) fn insert(&mut self, key: Key, priority: P) {
         self.raises += 1;
         let number = self.raises;
-        self.state[key as usize] = KeyState { priority, raised: number, listed: number };
+        self.state[key as usize] = KeyState { priority, raise_number: number, heap_raise_number: number };
         self.heap.push(Reverse((priority, number, key)));
         self.len += 1;
     }
@@ -43,15 +43,15 @@ impl<P: Copy + Ord + Default> RisingHeap<P> {
     pub(crate) fn raise(&mut self, key: Key, priority: P) {
         self.raises += 1;
         let state = &mut self.state[key as usize];
-        (state.priority, state.raised) = (priority, self.raises);
+        (state.priority, state.raise_number) = (priority, self.raises);
     }
 
     pub(crate) fn remove(&mut self, key: Key) {
-        self.state[key as usize].listed = 0;
+        self.state[key as usize].heap_raise_number = 0;
         self.len -= 1;
         if self.heap.len() > 2 * self.len + 64 {
             let state = &self.state;
-            self.heap.retain(|Reverse((_, number, key))| state[*key as usize].listed == *number);
+            self.heap.retain(|Reverse((_, number, key))| state[*key as usize].heap_raise_number == *number);
         }
     }
 
@@ -60,16 +60,16 @@ impl<P: Copy + Ord + Default> RisingHeap<P> {
         loop {
             let Reverse((_, number, key)) = self.heap.pop()?;
             let state = &mut self.state[key as usize];
-            if state.listed != number {
+            if state.heap_raise_number != number {
                 continue;
             }
-            if state.raised == number {
-                state.listed = 0;
+            if state.raise_number == number {
+                state.heap_raise_number = 0;
                 self.len -= 1;
                 return Some((key, state.priority));
             }
-            state.listed = state.raised;
-            self.heap.push(Reverse((state.priority, state.raised, key)));
+            state.heap_raise_number = state.raise_number;
+            self.heap.push(Reverse((state.priority, state.raise_number, key)));
         }
     }
 }

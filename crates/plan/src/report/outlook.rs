@@ -7,7 +7,7 @@ use stockade_model::units::format_span;
 
 use super::{CachePlan, lifetime_text, nanos_text, peak, percent, rate, table::Table};
 use crate::{
-    outlook::{Outcome, Outlook},
+    outlook::{ConditionFigures, Outlook},
     recommend::Peak,
 };
 
@@ -19,13 +19,13 @@ pub(super) fn table(plan: &CachePlan) -> Option<Table> {
     let (outlook, chosen) = (plan.outlook.as_ref()?, plan.recommendation.as_ref().ok()?);
     let is_sampled = outlook.planned.loads_per_s_in_busiest_minute.error.is_some();
     let about = if is_sampled { "~" } else { "" };
-    let row = |condition: String, outcome: &Outcome| {
+    let row = |condition: String, figures: &ConditionFigures| {
         vec![
             condition,
-            format!("{about}{}", percent(outcome.hit_ratio)),
-            format!("{about}{}", rate(outcome.loads_per_s)),
-            peak(outcome.loads_per_s_in_busiest_minute),
-            format_span(Duration::from_nanos(outcome.age_max_ns)),
+            format!("{about}{}", percent(figures.hit_ratio)),
+            format!("{about}{}", rate(figures.loads_per_s)),
+            peak(figures.loads_per_s_in_busiest_minute),
+            format_span(Duration::from_nanos(figures.age_max_ns)),
         ]
     };
     let (has_routes, lifetime) = (!chosen.routes.routes.is_empty(), lifetime_text(chosen.lifetime));
@@ -33,7 +33,7 @@ pub(super) fn table(plan: &CachePlan) -> Option<Table> {
     let mut rows = vec![row(format!("as planned, {lifetime}{with_routes}"), &outlook.planned)];
     let for_all = if has_routes { " for all" } else { "" };
     let ttl = |ttl_s: u64| format!("ttl {}{for_all}", nanos_text(ttl_s * 1_000_000_000));
-    rows.extend(outlook.ttls.iter().map(|(ttl_s, outcome)| row(ttl(*ttl_s), outcome)));
+    rows.extend(outlook.ttls.iter().map(|(ttl_s, figures)| row(ttl(*ttl_s), figures)));
     rows.push(row(format!("traffic x{}", outlook.growth), &outlook.more_traffic));
     rows.push(row("one more node".to_owned(), &outlook.one_more_node));
     let none = || "-".to_owned();
@@ -45,24 +45,24 @@ pub(super) fn table(plan: &CachePlan) -> Option<Table> {
 
 pub(super) fn json(outlook: &Outlook) -> Value {
     let peak = |peak: Peak| json!({ "per_s": peak.per_s, "error": peak.error });
-    let outcome = |outcome: &Outcome| {
+    let figures = |figures: &ConditionFigures| {
         json!({
-            "hit_ratio": outcome.hit_ratio,
-            "source_loads_per_s": outcome.loads_per_s,
-            "source_loads_per_s_busiest_minute": peak(outcome.loads_per_s_in_busiest_minute),
-            "age_max_s": Duration::from_nanos(outcome.age_max_ns).as_secs_f64(),
+            "hit_ratio": figures.hit_ratio,
+            "source_loads_per_s": figures.loads_per_s,
+            "source_loads_per_s_busiest_minute": peak(figures.loads_per_s_in_busiest_minute),
+            "age_max_s": Duration::from_nanos(figures.age_max_ns).as_secs_f64(),
         })
     };
-    let with = |name: &str, value: Value, of: &Outcome| {
-        let mut json = outcome(of);
+    let with = |name: &str, value: Value, of: &ConditionFigures| {
+        let mut json = figures(of);
         json[name] = value;
         json
     };
     json!({
-        "planned": outcome(&outlook.planned),
+        "planned": figures(&outlook.planned),
         "ttls": outlook.ttls.iter().map(|(ttl_s, of)| with("ttl_s", (*ttl_s).into(), of)).collect::<Vec<_>>(),
         "more_traffic": with("times", outlook.growth.into(), &outlook.more_traffic),
-        "one_more_node": outcome(&outlook.one_more_node),
+        "one_more_node": figures(&outlook.one_more_node),
         "restart": { "source_loads_per_s_busiest_minute": peak(outlook.restart_loads_per_s) },
     })
 }

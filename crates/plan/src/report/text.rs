@@ -186,7 +186,7 @@ mod tests {
             "Another size",
         ];
         assert_eq!(names, expected);
-        for format in FORMATS.names().filter(|format| *format != "json") {
+        for format in FORMATS.parsed_names().filter(|format| *format != "json") {
             let page = testing::rendered(&plan, format);
             let body = page.find("<main>").map_or(&*page, |start| &page[start..]);
             let plain = body.split(['<', '>', '*', '#']).collect::<Vec<_>>().join(" ");

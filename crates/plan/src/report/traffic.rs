@@ -188,7 +188,7 @@ mod tests {
              Without the 50.0 % of requests by bots: 64MiB, hit ratio 99.0 %, 0.17 requests a\n\
              second to the origin at the busiest minute.\n"
         );
-        for format in FORMATS.names() {
+        for format in FORMATS.parsed_names() {
             let page = rendered(&plan, format);
             assert!(page.contains("/archive/*") && page.contains("Googlebot"), "{format}");
         }

@@ -216,7 +216,7 @@ mod tests {
             assert!(text.contains(&format!("lru: not a measurement: {reason}")), "{format}: {text}");
             assert!(text.contains("not measured") && text.contains("+2.00, more than one off"), "{format}");
         }
-        for format in FORMATS.names() {
+        for format in FORMATS.parsed_names() {
             let plan = CachePlan { verification: None, ..super::tests::verified() };
             assert!(!testing::rendered(&plan, format).to_lowercase().contains("verified"));
         }

@@ -1,4 +1,4 @@
-//! Parses purge requests from query strings; no I/O.
+//! Parses purge requests from query strings. Pure.
 
 use std::borrow::Cow;
 

@@ -13,7 +13,7 @@ snapshot! {
     pub struct ProxyStats {
         /// Time since the start.
         uptime_seconds: f64 = gauge "stockade_uptime_seconds" in Seconds,
-        /// 1 while the proxy stops: requests in progress are completed, new connections refused.
+        /// 1 while the proxy stops: connections are accepted for `shutdown_delay`, and then refused while requests in progress are completed.
         is_draining: bool = gauge "stockade_draining",
         /// Bound of the entries, where they are limited.
         entries_limit: Option<u64> = gauge "stockade_entries_limit",
@@ -56,7 +56,6 @@ snapshot! {
         /// Counters of the cache for these requests.
         #[serde(flatten)]
         requests: RequestStats,
-        refreshes: Refreshes,
         response_time: Option<TimeHistogram>,
         wait_time: Option<TimeHistogram>,
         load_time: Option<TimeHistogram>,
@@ -84,26 +83,6 @@ impl RouteStats {
             read: |route| route.wait_time.as_ref(),
         },
     ];
-}
-
-/// Refreshes by kind, as `/stats` groups them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refreshes {
-    pub early: u64,
-    pub xfetch: u64,
-    pub swr: u64,
-    pub probe: u64,
-}
-
-impl From<&RequestStats> for Refreshes {
-    fn from(stats: &RequestStats) -> Self {
-        Self {
-            early: stats.refreshes_early,
-            xfetch: stats.refreshes_xfetch,
-            swr: stats.refreshes_swr,
-            probe: stats.probes,
-        }
-    }
 }
 
 /// The state of a breaker.

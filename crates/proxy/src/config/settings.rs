@@ -24,6 +24,10 @@ macro_rules! settings {
             $($(#[$list_what])* pub $list: Vec<$item>,)*
         }
 
+        /// Each setting by its name in the file, and what a reload does with it.
+        pub const RELOADS: &[(&str, Reload)] =
+            &[$(($name, settings!(@reload $applied)),)* $(($list_name, Reload::Applied),)*];
+
         impl Config {
             /// Every setting under its name in the file, including defaults, without secrets.
             #[must_use]
@@ -54,6 +58,9 @@ macro_rules! settings {
             changes
         }
     };
+    (@reload at_restart) => { Reload::NeedsRestart };
+    (@reload at_reload) => { Reload::Applied };
+    (@reload at_reload_if_kept) => { Reload::AppliedIfKept };
 }
 
 settings! {
@@ -98,6 +105,15 @@ pub struct Change {
     pub setting: String,
     /// A reload does not apply it.
     pub needs_restart: bool,
+}
+
+/// What a reload does with a changed setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reload {
+    NeedsRestart,
+    Applied,
+    /// Applied, unless the change switches the setting on or off: that needs a restart.
+    AppliedIfKept,
 }
 
 fn at_restart<T: Clone>(_: T, started: &T) -> T {

@@ -613,6 +613,15 @@ fn diff_reports_settings_that_need_a_restart() {
         (ORIGIN.replace("9000", "9001"), "origin.app false"),
     ] {
         assert_eq!(changes(&text), [setting], "{text}");
+        let (name, needs_restart) = setting.split_once(' ').expect("two words");
+        if let Some((_, reload)) = RELOADS.iter().find(|(known, _)| *known == name) {
+            let is_one = match reload {
+                Reload::NeedsRestart => needs_restart == "true",
+                Reload::Applied => needs_restart == "false",
+                Reload::AppliedIfKept => true,
+            };
+            assert!(is_one, "{name}: {reload:?}");
+        }
     }
     // Only the index of the origin changes.
     let more =

@@ -60,13 +60,14 @@ pub struct CacheStatus {
     pub forward_status: Option<StatusCode>,
     /// Seconds until the response is stale; negative: since it is stale.
     pub ttl_s: Option<i64>,
+    /// True if the cache has stored the response of the origin.
     pub stored: bool,
 }
 
 impl CacheStatus {
     /// A response from the store.
     #[must_use]
-    pub const fn stored(outcome: Outcome, ttl_s: i64) -> Self {
+    pub const fn from_store(outcome: Outcome, ttl_s: i64) -> Self {
         Self { outcome, forward: None, forward_status: None, ttl_s: Some(ttl_s), stored: false }
     }
 
@@ -154,11 +155,11 @@ mod tests {
     fn values() {
         let miss = CacheStatus::forwarded(Outcome::Miss, Forward::UriMiss);
         for (status, expected) in [
-            (CacheStatus::stored(Outcome::Hit, 30), "stockade; hit; ttl=30; detail=hit"),
-            (CacheStatus::stored(Outcome::Hit, 0), "stockade; hit; ttl=0; detail=hit"),
-            (CacheStatus::stored(Outcome::Stale, -10), "stockade; hit; ttl=-10; detail=stale"),
-            (CacheStatus::stored(Outcome::Fallback, -10), "stockade; hit; ttl=-10; detail=fallback"),
-            (CacheStatus::stored(Outcome::Negative, 5), "stockade; hit; ttl=5; detail=negative"),
+            (CacheStatus::from_store(Outcome::Hit, 30), "stockade; hit; ttl=30; detail=hit"),
+            (CacheStatus::from_store(Outcome::Hit, 0), "stockade; hit; ttl=0; detail=hit"),
+            (CacheStatus::from_store(Outcome::Stale, -10), "stockade; hit; ttl=-10; detail=stale"),
+            (CacheStatus::from_store(Outcome::Fallback, -10), "stockade; hit; ttl=-10; detail=fallback"),
+            (CacheStatus::from_store(Outcome::Negative, 5), "stockade; hit; ttl=5; detail=negative"),
             (miss, "stockade; fwd=uri-miss; detail=miss"),
             (
                 CacheStatus { ttl_s: Some(60), stored: true, ..miss },
@@ -196,7 +197,7 @@ mod tests {
     fn value_follows_those_of_other_caches() {
         let mut head = HeaderMap::new();
         head.insert(CACHE_STATUS, HeaderValue::from_static("origin; hit"));
-        CacheStatus::stored(Outcome::Hit, 1).append(&mut head);
+        CacheStatus::from_store(Outcome::Hit, 1).append(&mut head);
         let values: Vec<_> = head.get_all(CACHE_STATUS).iter().collect();
         assert_eq!(values, ["origin; hit", "stockade; hit; ttl=1; detail=hit"]);
     }
@@ -205,7 +206,7 @@ mod tests {
         /// A parser of structured fields reads the same values back.
         #[test]
         fn value_is_a_structured_field(ttl_s: i64, outcome in prop::sample::select(&Outcome::ALL[..]), is_forwarded: bool, stored: bool) {
-            let mut status = CacheStatus::stored(outcome, ttl_s);
+            let mut status = CacheStatus::from_store(outcome, ttl_s);
             (status.forward, status.stored) = (is_forwarded.then_some(Forward::Request), stored);
             let value = status.value();
             let list: List = Parser::new(value.as_bytes()).parse().unwrap();

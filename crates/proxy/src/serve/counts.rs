@@ -11,9 +11,6 @@ use stockade_record::telemetry::TimeHistogram;
 #[derive(Debug, Default)]
 pub struct RouteMetrics {
     outcomes: [AtomicU64; Outcome::ALL.len()],
-    /// Responses by status class: 1xx to 5xx.
-    statuses: [AtomicU64; 5],
-    bytes_out: AtomicU64,
     response: DurationHistogram,
     wait: DurationHistogram,
     load: DurationHistogram,
@@ -49,12 +46,8 @@ impl DurationHistogram {
 }
 
 impl RouteMetrics {
-    pub fn note(&self, outcome: Outcome, status: u16, bytes: u64, took: Duration) {
+    pub fn note(&self, outcome: Outcome, took: Duration) {
         self.outcomes[outcome as usize].fetch_add(1, Relaxed);
-        if let Some(class) = self.statuses.get((status / 100).saturating_sub(1) as usize) {
-            class.fetch_add(1, Relaxed);
-        }
-        self.bytes_out.fetch_add(bytes, Relaxed);
         self.response.note(took);
     }
 
@@ -65,18 +58,6 @@ impl RouteMetrics {
             *outcomes.of_mut(outcome) = self.outcomes[outcome as usize].load(Relaxed);
         }
         outcomes
-    }
-
-    /// Responses by status class: 1xx to 5xx.
-    #[must_use]
-    pub fn statuses(&self) -> [u64; 5] {
-        self.statuses.each_ref().map(|count| count.load(Relaxed))
-    }
-
-    /// Bytes of bodies that were sent.
-    #[must_use]
-    pub fn bytes_out(&self) -> u64 {
-        self.bytes_out.load(Relaxed)
     }
 
     /// Time from a request's head to the last byte of its reply.

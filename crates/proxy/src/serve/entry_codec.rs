@@ -54,22 +54,22 @@ impl Codec<EntryKey> for EntryCodec {
 
 /// An entry without its body.
 #[derive(Serialize, Deserialize)]
-enum EntryRecord<'a> {
+enum EncodedEntry<'a> {
     #[serde(borrow)]
-    Response(Box<ResponseRecord<'a>>),
+    Response(Box<EncodedResponse<'a>>),
     Uncacheable {
         ttl: Duration,
     },
 }
 
 #[derive(Serialize, Deserialize)]
-struct ResponseRecord<'a> {
+struct EncodedResponse<'a> {
     status: u16,
     #[serde(borrow)]
     headers: Vec<(&'a str, &'a [u8])>,
     /// Since the Unix epoch.
     received: Duration,
-    freshness: FreshnessRecord,
+    freshness: EncodedFreshness,
     /// ttl, swr, sie, keep.
     lifespan: [Duration; 4],
     is_shared: bool,
@@ -79,7 +79,7 @@ struct ResponseRecord<'a> {
 }
 
 #[derive(Serialize, Deserialize)]
-struct FreshnessRecord {
+struct EncodedFreshness {
     initial_age: Duration,
     lifetime: Duration,
     /// 0: origin, 1: heuristic, 2: none.
@@ -94,10 +94,10 @@ impl Codec<CacheEntry> for EntryCodec {
     fn encode(&self, entry: &CacheEntry) -> Bytes {
         let (record, chunks) = match entry {
             CacheEntry::OtherVariant(_) => return Bytes::new(),
-            CacheEntry::Uncacheable(marker) => (EntryRecord::Uncacheable { ttl: marker.lifespan.ttl }, None),
+            CacheEntry::Uncacheable(marker) => (EncodedEntry::Uncacheable { ttl: marker.lifespan.ttl }, None),
             CacheEntry::Response(stored) => {
                 let StoredBody::Whole(chunks) = &stored.body else { return Bytes::new() };
-                (EntryRecord::Response(Box::new(ResponseRecord::new(stored))), Some(chunks))
+                (EncodedEntry::Response(Box::new(EncodedResponse::new(stored))), Some(chunks))
             }
         };
         // Every record can be encoded.
@@ -120,12 +120,12 @@ impl Codec<CacheEntry> for EntryCodec {
         }
         let (record, body) = rest.split_at(length);
         match postcard::from_bytes(record).ok()? {
-            EntryRecord::Uncacheable { ttl } => {
+            EncodedEntry::Uncacheable { ttl } => {
                 let lifespan = Lifespan { ttl, ..Lifespan::NONE };
                 let marker = UncacheableMarker::new(UncacheableReason::NoLifetime);
                 Some(CacheEntry::Uncacheable(Arc::new(UncacheableMarker { lifespan, ..marker })))
             }
-            EntryRecord::Response(record) => {
+            EncodedEntry::Response(record) => {
                 // A copy: a slice would keep the record in memory, which `weight` does not count.
                 let mut chunks = BodyChunks::new(Some(body.len()), self.body_file.clone());
                 chunks.add(body);
@@ -136,7 +136,7 @@ impl Codec<CacheEntry> for EntryCodec {
     }
 }
 
-impl<'a> ResponseRecord<'a> {
+impl<'a> EncodedResponse<'a> {
     fn new(stored: &'a StoredResponse) -> Self {
         let Freshness { initial_age, lifetime, basis, swr, sie, may_be_stale, must_validate, is_immutable } =
             stored.freshness;
@@ -151,7 +151,7 @@ impl<'a> ResponseRecord<'a> {
             status: stored.status.as_u16(),
             headers: stored.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect(),
             received: stored.received.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default(),
-            freshness: FreshnessRecord { initial_age, lifetime, basis, swr, sie, flags },
+            freshness: EncodedFreshness { initial_age, lifetime, basis, swr, sie, flags },
             lifespan: [ttl, effective_swr, effective_sie, keep],
             is_shared: stored.is_shared,
             selecting: stored.selecting.as_ref().map(|selecting| selecting.as_bytes()),
@@ -165,7 +165,7 @@ impl<'a> ResponseRecord<'a> {
             let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
             headers.try_append(name, HeaderValue::from_bytes(value).ok()?).ok()?;
         }
-        let FreshnessRecord { initial_age, lifetime, basis, swr, sie, flags } = self.freshness;
+        let EncodedFreshness { initial_age, lifetime, basis, swr, sie, flags } = self.freshness;
         let [may_be_stale, must_validate, is_immutable] = flags;
         let basis = match basis {
             0 => Basis::Origin,
@@ -235,9 +235,9 @@ mod tests {
     fn entry_with_too_many_fields_is_absent() {
         let CacheEntry::Response(stored) = entry(Vec::new(), b"", None) else { panic!("a response") };
         for (fields, is_valid) in [(20_000, true), (40_000, false)] {
-            let mut record = ResponseRecord::new(&stored);
+            let mut record = EncodedResponse::new(&stored);
             record.headers = vec![("x", b"1"); fields];
-            let record = postcard::to_allocvec(&EntryRecord::Response(Box::new(record))).expect("a record");
+            let record = postcard::to_allocvec(&EncodedEntry::Response(Box::new(record))).expect("a record");
             let length = u32::try_from(record.len()).expect("a small number").to_be_bytes();
             let bytes = [&[FORMAT][..], &length, &record].concat();
             assert_eq!(

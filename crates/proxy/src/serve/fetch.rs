@@ -100,7 +100,7 @@ fn is_conditional(status: StatusCode) -> bool {
 }
 
 /// The largest error response that coalesced requests share, in bytes of its body.
-const ERROR_BODY_BYTES_MAX: usize = 64 << 10;
+const SHARED_ERROR_BODY_BYTES_MAX: usize = 64 << 10;
 
 /// Bytes reserved for the key and the entry of a response. The cache refuses an entry whose longer URL needs more.
 const ENTRY_OVERHEAD_BYTES: usize = 1_024;
@@ -371,13 +371,13 @@ impl OriginFetch {
         let status = head.status;
         let length = response.body().size_hint().exact();
         if self.context.may_identify_user()
-            || length.is_some_and(|length| length > ERROR_BODY_BYTES_MAX as u64)
+            || length.is_some_and(|length| length > SHARED_ERROR_BODY_BYTES_MAX as u64)
         {
             self.context.set_private_response(response);
             return OriginFailure::Private { status };
         }
         let (parts, body) = response.into_parts();
-        match read_limited(body, ERROR_BODY_BYTES_MAX).await {
+        match read_limited(body, SHARED_ERROR_BODY_BYTES_MAX).await {
             Ok(LimitedBody::Whole(body)) => OriginFailure::Response(Arc::new(
                 head.into_stored(StoredBody::new(body), Retention::TRANSIENT),
             )),

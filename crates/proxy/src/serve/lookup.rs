@@ -15,7 +15,7 @@ use super::{
     context::RequestContext,
     fetch::{OriginFailure, freshened_by_head, is_failure, load},
     markers,
-    passthrough::{BreakerVerdict, forward, forward_admitted, pass_through},
+    passthrough::{CallAdmission, forward, forward_admitted, pass_through},
     reply::{NotServable, Reply, SelectedResponse, cache_status},
     runtime::{LocalRuntime, system_now},
     stored::{CacheEntry, EntryKey, LoadedEntry, StoredResponse},
@@ -146,7 +146,7 @@ async fn look_up_or_load(context: &Arc<RequestContext>, runtime: &LocalRuntime) 
             }
             LookupPlan::Cache(mode, forward) => (mode, forward),
             LookupPlan::Stale(stored, resident) => {
-                let cache_status = CacheStatus::stored(Outcome::Stale, stored.ttl_s(resident));
+                let cache_status = CacheStatus::from_store(Outcome::Stale, stored.ttl_s(resident));
                 let selected = SelectedResponse { stored: &stored, resident, cache_status };
                 return reply_or_forward(context, &selected).await;
             }
@@ -397,7 +397,7 @@ pub async fn serve_head(context: &Arc<RequestContext>, body: ClientBody) -> Repl
     };
     if is_accepted && stored.is_shared {
         let outcome = if acceptance == Acceptance::Fresh { Outcome::Hit } else { Outcome::Stale };
-        let cache_status = CacheStatus::stored(outcome, stored.ttl_s(resident));
+        let cache_status = CacheStatus::from_store(outcome, stored.ttl_s(resident));
         let selected = SelectedResponse { stored: &stored, resident, cache_status };
         return reply_or_forward(context, &selected).await;
     }
@@ -405,13 +405,13 @@ pub async fn serve_head(context: &Arc<RequestContext>, body: ClientBody) -> Repl
         return not_stored();
     }
     let started = system_now();
-    let reply = match BreakerVerdict::of(context, &body).await {
-        Ok(verdict) => Ok(forward_admitted(context, body, Forward::Stale, verdict).await),
+    let reply = match CallAdmission::of(context, &body).await {
+        Ok(admission) => Ok(forward_admitted(context, body, Forward::Stale, admission).await),
         Err(refused) => Err(refused),
     };
     let has_failed = reply.as_ref().map_or(true, |reply| is_failure(reply.response.status()));
     if has_failed && let Some((stored, resident)) = fallback(context, &entry_key) {
-        let cache_status = CacheStatus::stored(Outcome::Fallback, stored.ttl_s(resident).min(-1));
+        let cache_status = CacheStatus::from_store(Outcome::Fallback, stored.ttl_s(resident).min(-1));
         let selected = SelectedResponse { stored: &stored, resident, cache_status };
         return reply_or_forward(context, &selected).await;
     }

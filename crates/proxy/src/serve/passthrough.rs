@@ -31,20 +31,20 @@ use stockade_http::{frontend::ClientBody, upstream::Requester};
 
 /// Forwards the client's request as it is, unless the route's breaker refuses it.
 pub async fn forward<B: RequestBody>(context: &Arc<RequestContext>, body: B, forward: Forward) -> Reply {
-    match BreakerVerdict::of(context, &body).await {
-        Ok(verdict) => forward_admitted(context, body, forward, verdict).await,
+    match CallAdmission::of(context, &body).await {
+        Ok(admission) => forward_admitted(context, body, forward, admission).await,
         Err(refused) => Reply::error(context, &refused, forward),
     }
 }
 
 /// The breaker's answer to a request that is not a load.
-pub enum BreakerVerdict {
+pub enum CallAdmission {
     Admitted(CallPermit<LocalRuntime>),
     /// The breaker does not apply, or the result of the request would be no evidence.
     Uncounted,
 }
 
-impl BreakerVerdict {
+impl CallAdmission {
     pub async fn of<B: RequestBody>(context: &RequestContext, body: &B) -> Result<Self, Error> {
         if !asks_breaker(&context.method) {
             return Ok(Self::Uncounted);
@@ -61,14 +61,14 @@ pub async fn forward_admitted<B: RequestBody>(
     context: &Arc<RequestContext>,
     body: B,
     forward: Forward,
-    verdict: BreakerVerdict,
+    admission: CallAdmission,
 ) -> Reply {
     let request = context.origin_request(context.method.clone(), context.forward_headers(), body);
     let result = match request {
         Ok(request) => context.send(request, Requester::UNBOUNDED.others).await,
         Err(error) => Err(error),
     };
-    if let BreakerVerdict::Admitted(permit) = verdict {
+    if let CallAdmission::Admitted(permit) = admission {
         match &result {
             Ok(response) => permit.record_result(!is_failure(response.status())),
             Err(error) if !error.is_origin_fault() => drop(permit),

@@ -154,11 +154,11 @@ fn error_text(error: &Error) -> &'static str {
 /// The `Cache-Status` of a reply with `stored`; `miss` is the reason to forward if nothing was stored.
 #[must_use]
 pub fn cache_status<V>(answer: &Answer<V>, stored: &StoredResponse, miss: Forward) -> CacheStatus {
-    let from_store = || {
+    let unloaded = || {
         let ttl_s = stored.ttl_s(answer.age);
         // Jitter or a soft purge makes a response stale before its lifetime ends.
         let is_stale = matches!(answer.outcome, Outcome::Stale | Outcome::Fallback);
-        CacheStatus::stored(answer.outcome, if is_stale { ttl_s.min(-1) } else { ttl_s })
+        CacheStatus::from_store(answer.outcome, if is_stale { ttl_s.min(-1) } else { ttl_s })
     };
     let is_stored = stored.lifespan != Lifespan::NONE;
     let loaded =
@@ -176,7 +176,7 @@ pub fn cache_status<V>(answer: &Answer<V>, stored: &StoredResponse, miss: Forwar
             Reason::Reload => Forward::Request,
             _ => miss,
         }),
-        _ => from_store(),
+        _ => unloaded(),
     }
 }
 

@@ -113,7 +113,7 @@ impl ResponseRecord for ReplyRecord {
         let Self { context, runtime, started, status, outcome, log, .. } = self;
         let (now, route) = (runtime.now(), &context.route);
         let took = now - *started;
-        route.counts.note(*outcome, status.as_u16(), sent.bytes, took);
+        route.counts.note(*outcome, took);
         if let Some(keys) = &route.keys {
             keys.note_request(&context.key, *outcome, now);
         }

@@ -23,7 +23,7 @@ use super::{
     stored::ResponseCache,
 };
 use crate::{
-    admin::{BreakerStatus, Refreshes, RouteStats, Token},
+    admin::{BreakerStatus, RouteStats, Token},
     config::{self, Config, SetCookie},
     policy::{
         directives::ResponseDirectives,
@@ -93,7 +93,6 @@ impl Route {
         RouteStats {
             name: self.config.name.clone(),
             outcomes: self.counts.outcomes(),
-            refreshes: Refreshes::from(&requests),
             requests,
             breaker: self.breaker(),
             response_time: Some(self.counts.response().histogram()),

@@ -6,7 +6,7 @@ use maud::{Markup, PreEscaped, html};
 use serde_json::json;
 use stockade_model::registry::{Registry, ReportFormat};
 
-use super::{Change, Judgement, RecordComparison, shown};
+use super::{Change, ChangeVerdict, RecordComparison, shown};
 use crate::report::{grid, html::wide_table, junit::printable, markdown_text};
 
 /// Writes a comparison in one format.
@@ -19,7 +19,7 @@ pub static FORMATS: Registry<ReportFormat<Render>> = Registry::new(&[
     ReportFormat::new("junit", "a test case for each figure, as JUnit's XML", junit),
 ]);
 
-impl Judgement {
+impl ChangeVerdict {
     fn in_words(self, min_effect: f64) -> String {
         match self {
             Self::Same => format!("{} within {} %", self.name(), percent(min_effect)),
@@ -63,11 +63,11 @@ fn interval((low, high): (f64, f64)) -> String {
 
 /// `1 worse, 2 better, 14 same within 5 %, 0 cannot tell`
 fn counts(comparison: &RecordComparison) -> String {
-    let of = |judgement: Judgement| {
-        let count = comparison.changes.iter().filter(|change| change.judgement == judgement).count();
-        format!("{count} {}", judgement.in_words(comparison.min_effect))
+    let of = |verdict: ChangeVerdict| {
+        let count = comparison.changes.iter().filter(|change| change.verdict == verdict).count();
+        format!("{count} {}", verdict.in_words(comparison.min_effect))
     };
-    [Judgement::Worse, Judgement::Better, Judgement::Same, Judgement::Open].map(of).join(", ")
+    [ChangeVerdict::Worse, ChangeVerdict::Better, ChangeVerdict::Same, ChangeVerdict::Open].map(of).join(", ")
 }
 
 fn place(change: &Change) -> String {
@@ -78,7 +78,7 @@ const HEADINGS: [&str; 7] = ["", "arm", "metric", "before", "after", "change", "
 
 fn row(comparison: &RecordComparison, of: &Change) -> Vec<String> {
     vec![
-        of.judgement.in_words(comparison.min_effect),
+        of.verdict.in_words(comparison.min_effect),
         place(of),
         of.metric.name.to_owned(),
         shown(of.metric, of.before),
@@ -91,8 +91,8 @@ fn row(comparison: &RecordComparison, of: &Change) -> Vec<String> {
 /// Those that are not the same, the worst first.
 fn notable(comparison: &RecordComparison) -> Vec<Vec<String>> {
     let mut notable: Vec<_> =
-        comparison.changes.iter().filter(|change| change.judgement != Judgement::Same).collect();
-    notable.sort_by_key(|change| change.judgement);
+        comparison.changes.iter().filter(|change| change.verdict != ChangeVerdict::Same).collect();
+    notable.sort_by_key(|change| change.verdict);
     notable.into_iter().map(|change| row(comparison, change)).collect()
 }
 
@@ -185,9 +185,9 @@ fn json_report(comparison: &RecordComparison) -> String {
                 "metric": change.metric.name,
                 "a": change.before,
                 "b": change.after,
-                "verdict": match change.judgement {
-                    Judgement::Open => "unknown",
-                    judgement => judgement.name(),
+                "verdict": match change.verdict {
+                    ChangeVerdict::Open => "unknown",
+                    verdict => verdict.name(),
                 },
             });
             if let Some(ratio) = change.ratio {
@@ -223,8 +223,8 @@ fn noise(comparison: &RecordComparison) -> Option<String> {
 
 /// A test case for each figure: worse is a failure, open is an error.
 fn junit(comparison: &RecordComparison) -> String {
-    let count = |judgement| comparison.changes.iter().filter(|change| change.judgement == judgement).count();
-    let (failures, errors) = (count(Judgement::Worse), count(Judgement::Open));
+    let count = |verdict| comparison.changes.iter().filter(|change| change.verdict == verdict).count();
+    let (failures, errors) = (count(ChangeVerdict::Worse), count(ChangeVerdict::Open));
     let (name, tests) = (printable(&comparison.experiment), comparison.changes.len());
     let document = html! {
         (PreEscaped("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"))
@@ -233,10 +233,10 @@ fn junit(comparison: &RecordComparison) -> String {
                 @for change in &comparison.changes {
                     @let message = printable(&row(comparison, change).join(" "));
                     testcase classname=(printable(&place(change))) name=(change.metric.name) {
-                        @match change.judgement {
-                            Judgement::Worse => failure type="worse" message=(message) {},
-                            Judgement::Open => error type="cannot tell" message=(message) {},
-                            Judgement::Better | Judgement::Same => {}
+                        @match change.verdict {
+                            ChangeVerdict::Worse => failure type="worse" message=(message) {},
+                            ChangeVerdict::Open => error type="cannot tell" message=(message) {},
+                            ChangeVerdict::Better | ChangeVerdict::Same => {}
                         }
                     }
                 }

@@ -96,25 +96,25 @@ fn compared(
     compare(before, after, 0.05)
 }
 
-fn judgement(metric: &str, before: &[(u64, f64)], after: &[(u64, f64)]) -> Judgement {
+fn verdict(metric: &str, before: &[(u64, f64)], after: &[(u64, f64)]) -> ChangeVerdict {
     let of = |repeats| record(ClockKind::Live, "1s at 1000/s", repeats);
     let comparison = compared(&of(before), &of(after)).unwrap();
-    comparison.changes.iter().find(|change| change.metric.name == metric).unwrap().judgement
+    comparison.changes.iter().find(|change| change.metric.name == metric).unwrap().verdict
 }
 
 #[test]
 fn times_are_judged_by_the_interval_of_their_ratio() {
     let of = |ms: [f64; 4]| ms.map(|ms| (0, ms));
     let before = of([10.0, 10.1, 9.9, 10.05]);
-    let judged = |after: [f64; 4]| judgement("finished", &before, &of(after));
-    assert_eq!(judged([12.0, 12.1, 11.9, 12.05]), Judgement::Worse);
-    assert_eq!(judged([8.0, 8.1, 7.9, 8.05]), Judgement::Better);
-    assert_eq!(judged([10.1, 10.0, 10.05, 9.95]), Judgement::Same);
-    assert_eq!(judged([10.4, 10.5, 10.6, 10.5]), Judgement::Open, "about the minimum effect");
-    assert_eq!(judged([10.0, 14.0, 8.0, 11.0]), Judgement::Open, "too varied");
+    let judged = |after: [f64; 4]| verdict("finished", &before, &of(after));
+    assert_eq!(judged([12.0, 12.1, 11.9, 12.05]), ChangeVerdict::Worse);
+    assert_eq!(judged([8.0, 8.1, 7.9, 8.05]), ChangeVerdict::Better);
+    assert_eq!(judged([10.1, 10.0, 10.05, 9.95]), ChangeVerdict::Same);
+    assert_eq!(judged([10.4, 10.5, 10.6, 10.5]), ChangeVerdict::Open, "about the minimum effect");
+    assert_eq!(judged([10.0, 14.0, 8.0, 11.0]), ChangeVerdict::Open, "too varied");
     // One run decides what no machine causes.
-    assert_eq!(judgement("finished", &[(0, 10.0)], &[(0, 60.0)]), Judgement::Worse);
-    assert_eq!(judgement("finished", &[(0, 10.0)], &[(0, 13.0)]), Judgement::Open);
+    assert_eq!(verdict("finished", &[(0, 10.0)], &[(0, 60.0)]), ChangeVerdict::Worse);
+    assert_eq!(verdict("finished", &[(0, 10.0)], &[(0, 13.0)]), ChangeVerdict::Open);
 }
 
 /// An arm and its repetition differ by 30 %: a difference of 20 % is not a change, and one of 10 % does not count as the same.
@@ -136,15 +136,15 @@ fn difference_within_that_of_equal_arms_does_not_count() {
         record.noise = Some(NoiseArm { arm: "again".to_owned(), of: ARM.to_owned() });
         with_runs((record, results), runs)
     };
-    for (after_ms, has_equal_arms, judgement) in [
-        (12.0, false, Judgement::Worse),
-        (12.0, true, Judgement::Open),
-        (11.0, true, Judgement::Open),
-        (10.1, true, Judgement::Same),
-        (14.0, true, Judgement::Worse),
+    for (after_ms, has_equal_arms, verdict) in [
+        (12.0, false, ChangeVerdict::Worse),
+        (12.0, true, ChangeVerdict::Open),
+        (11.0, true, ChangeVerdict::Open),
+        (10.1, true, ChangeVerdict::Same),
+        (14.0, true, ChangeVerdict::Worse),
     ] {
         let comparison = compared(&of(10.0, has_equal_arms), &of(after_ms, has_equal_arms)).unwrap();
-        assert_eq!(of_finished(&comparison).judgement, judgement, "{after_ms} {has_equal_arms}");
+        assert_eq!(of_finished(&comparison).verdict, verdict, "{after_ms} {has_equal_arms}");
     }
 }
 
@@ -164,21 +164,21 @@ fn figure_of_invalid_measurements_is_open() {
     };
     let comparison = compared(&valid, &invalid(false, 4)).unwrap();
     let finished = of_finished(&comparison);
-    assert_eq!(finished.judgement, Judgement::Open);
+    assert_eq!(finished.verdict, ChangeVerdict::Open);
     assert!(
         (29.9..30.1).contains(&finished.after) && finished.interval.is_none(),
         "it is shown: {finished:?}"
     );
     assert_eq!((comparison.result(), comparison.verdict()), ("unknown", Verdict::Inconclusive));
     let failed = comparison.changes.iter().find(|change| change.metric.name == "failed").unwrap();
-    assert_eq!(failed.judgement, Judgement::Same, "a count");
+    assert_eq!(failed.verdict, ChangeVerdict::Same, "a count");
     assert_eq!(comparison.differences, ["invalid measurements: 0 -> 4"]);
     let comparison = compared(&valid, &invalid(false, 1)).unwrap();
     let finished = of_finished(&comparison);
-    assert_eq!(finished.judgement, Judgement::Same, "of the three others");
+    assert_eq!(finished.verdict, ChangeVerdict::Same, "of the three others");
     assert!((9.99..10.01).contains(&finished.after), "{finished:?}");
     let comparison = compared(&invalid(true, 4), &valid).unwrap();
-    assert!(comparison.changes.iter().all(|change| change.judgement == Judgement::Open));
+    assert!(comparison.changes.iter().all(|change| change.verdict == ChangeVerdict::Open));
 }
 
 /// Repeats that differ in the memory and the cpu of the proxy.
@@ -198,15 +198,15 @@ fn usages(usages: &[(u64, f64)]) -> (Record, Results) {
 #[test]
 fn memory_of_one_run_is_open() {
     let of = |mib: &[u64]| usages(&mib.iter().map(|mib| (*mib, 0.1)).collect::<Vec<_>>());
-    for (before, after, judgement) in [
-        (&[30][..], &[34][..], Judgement::Open),
-        (&[30], &[300], Judgement::Worse),
-        (&[30, 31, 30, 31], &[60, 61, 60, 62], Judgement::Worse),
-        (&[30, 24, 32, 34], &[31, 33, 25, 30], Judgement::Open),
+    for (before, after, verdict) in [
+        (&[30][..], &[34][..], ChangeVerdict::Open),
+        (&[30], &[300], ChangeVerdict::Worse),
+        (&[30, 31, 30, 31], &[60, 61, 60, 62], ChangeVerdict::Worse),
+        (&[30, 24, 32, 34], &[31, 33, 25, 30], ChangeVerdict::Open),
     ] {
         let comparison = compared(&of(before), &of(after)).unwrap();
         let memory = comparison.changes.iter().find(|change| change.metric.name == MEMORY).unwrap();
-        assert_eq!(memory.judgement, judgement, "{before:?} {after:?}");
+        assert_eq!(memory.verdict, verdict, "{before:?} {after:?}");
     }
 }
 
@@ -222,14 +222,14 @@ fn metrics_of_two_records_share_the_chance_of_a_false_verdict() {
     let estimated = open.iter().filter(|change| change.interval.is_some()).count();
     assert_eq!(estimated, 4, "{open:?}");
     for (change, ratio) in of_usage(open).into_iter().zip([92.0 / 30.0, 3.07]) {
-        assert_eq!(change.judgement, Judgement::Open, "{change:?}");
+        assert_eq!(change.verdict, ChangeVerdict::Open, "{change:?}");
         // A fourth of 5 %: 2.497705 standard deviations of 0.35 sqrt(2).
         let (low, high) = change.interval.unwrap();
         let factor = (2.497_705 * 0.35 * 2.0_f64.sqrt()).exp();
         assert!((low * factor - ratio).abs() < 1e-4 && (high / factor - ratio).abs() < 1e-4, "{change:?}");
     }
     let far = of_usage(judged((30_000, 100.0)));
-    assert!(far.iter().all(|change| change.judgement == Judgement::Worse), "{far:?}");
+    assert!(far.iter().all(|change| change.verdict == ChangeVerdict::Worse), "{far:?}");
 }
 
 #[test]
@@ -276,25 +276,29 @@ fn arm_of_one_record_is_named() {
 fn counts_are_compared_in_every_pair_of_repeats() {
     let failed = |before: &[u64], after: &[u64]| {
         let of = |counts: &[u64]| counts.iter().map(|count| (*count, 10.0)).collect::<Vec<_>>();
-        judgement("failed", &of(before), &of(after))
+        verdict("failed", &of(before), &of(after))
     };
-    assert_eq!(failed(&[0, 0], &[0, 0]), Judgement::Same);
-    assert_eq!(failed(&[0, 0], &[50, 40]), Judgement::Worse);
-    assert_eq!(failed(&[400], &[300]), Judgement::Better);
-    assert_eq!(failed(&[0, 0], &[50, 0]), Judgement::Open);
-    assert_eq!(failed(&[400], &[0]), Judgement::Better, "none after is not the same as before");
+    assert_eq!(failed(&[0, 0], &[0, 0]), ChangeVerdict::Same);
+    assert_eq!(failed(&[0, 0], &[50, 40]), ChangeVerdict::Worse);
+    assert_eq!(failed(&[400], &[300]), ChangeVerdict::Better);
+    assert_eq!(failed(&[0, 0], &[50, 0]), ChangeVerdict::Open);
+    assert_eq!(failed(&[400], &[0]), ChangeVerdict::Better, "none after is not the same as before");
     // Two standard deviations are 2 sqrt(50 + 65), 21, and 2 sqrt(50 + 80), 23.
-    assert_eq!([failed(&[50], &[65]), failed(&[50], &[80])], [Judgement::Open, Judgement::Worse]);
-    assert_eq!(failed(&[80, 20], &[80, 20]), Judgement::Same, "the repeats of a seed send the same requests");
+    assert_eq!([failed(&[50], &[65]), failed(&[50], &[80])], [ChangeVerdict::Open, ChangeVerdict::Worse]);
+    assert_eq!(
+        failed(&[80, 20], &[80, 20]),
+        ChangeVerdict::Same,
+        "the repeats of a seed send the same requests"
+    );
     let [before, mut after] =
         [0, 1].map(|_| record(ClockKind::Live, "1s at 1000/s", &[(80, 10.0), (20, 10.0)]));
     after.0.seed = Seed(2);
     let of_other_requests = compared(&before, &after).unwrap();
-    assert_eq!(of_other_requests.changes[0].judgement, Judgement::Open, "of `failed`");
-    assert_eq!(failed(&[1], &[2]), Judgement::Open, "chance");
+    assert_eq!(of_other_requests.changes[0].verdict, ChangeVerdict::Open, "of `failed`");
+    assert_eq!(failed(&[1], &[2]), ChangeVerdict::Open, "chance");
     let of = |failed| record(ClockKind::Virtual, "1s at 1000/s", &[(failed, 10.0)]);
     let computed = compared(&of(1), &of(2)).unwrap();
-    assert_eq!(computed.changes[0].judgement, Judgement::Worse, "nothing is chance in virtual time");
+    assert_eq!(computed.changes[0].verdict, ChangeVerdict::Worse, "nothing is chance in virtual time");
     assert_eq!(computed.verdict(), Verdict::Refuted);
 }
 
@@ -312,11 +316,11 @@ fn times_of_a_disturbed_record_are_open() {
         (record, again)
     };
     let judged = |before: &(Record, Results), after: &(Record, Results)| {
-        of_finished(&compared(before, after).unwrap()).judgement
+        of_finished(&compared(before, after).unwrap()).verdict
     };
-    assert_eq!(judged(&of(10.0), &of(20.0)), Judgement::Worse);
-    assert_eq!(judged(&of(10.0), &disturbed(of(20.0))), Judgement::Open);
-    assert_eq!(judged(&disturbed(of(20.0)), &of(10.0)), Judgement::Open);
+    assert_eq!(judged(&of(10.0), &of(20.0)), ChangeVerdict::Worse);
+    assert_eq!(judged(&of(10.0), &disturbed(of(20.0))), ChangeVerdict::Open);
+    assert_eq!(judged(&disturbed(of(20.0)), &of(10.0)), ChangeVerdict::Open);
 }
 
 #[test]
@@ -327,16 +331,16 @@ fn few_requests_change_a_hit_ratio_by_chance() {
         run.outcomes = Outcomes { hit, miss, ..Outcomes::default() };
         with_runs(record, vec![run])
     };
-    let judgement = |before: &(Record, Results), after: &(Record, Results)| {
+    let verdict = |before: &(Record, Results), after: &(Record, Results)| {
         let comparison = compared(before, after).unwrap();
-        comparison.changes.iter().find(|change| change.metric.name == "hit_ratio").unwrap().judgement
+        comparison.changes.iter().find(|change| change.metric.name == "hit_ratio").unwrap().verdict
     };
-    assert_eq!(judgement(&of(8, 2), &of(7, 3)), Judgement::Open);
-    assert_eq!(judgement(&of(8_000, 2_000), &of(7_000, 3_000)), Judgement::Worse);
-    assert_eq!(judgement(&of(8_000, 2_000), &of(8_010, 1_990)), Judgement::Same);
+    assert_eq!(verdict(&of(8, 2), &of(7, 3)), ChangeVerdict::Open);
+    assert_eq!(verdict(&of(8_000, 2_000), &of(7_000, 3_000)), ChangeVerdict::Worse);
+    assert_eq!(verdict(&of(8_000, 2_000), &of(8_010, 1_990)), ChangeVerdict::Same);
     // Few misses vary by little: 0.05 is six standard deviations of 1,000 requests, and less than two of 100.
-    assert_eq!(judgement(&of(990, 10), &of(940, 60)), Judgement::Worse);
-    assert_eq!(judgement(&of(99, 1), &of(94, 6)), Judgement::Open);
+    assert_eq!(verdict(&of(990, 10), &of(940, 60)), ChangeVerdict::Worse);
+    assert_eq!(verdict(&of(99, 1), &of(94, 6)), ChangeVerdict::Open);
 }
 
 #[test]

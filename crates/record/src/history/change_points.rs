@@ -42,12 +42,12 @@ pub(super) fn levels<F: Fn(f64, f64) -> bool>(values: &[f64], criteria: &Criteri
         return vec![Level { first: 0, mean: values.iter().sum::<f64>() / values.len() as f64 }];
     }
     let deviation = deviation_between_neighbours(values).max(criteria.resolution);
-    let series = Series::of(values, deviation);
-    let mut changes = partition(&series.levels, deviation);
-    while let Some(insignificant) = series.weakest(&changes, criteria) {
+    let sums = OutlierFreeSums::of(values, deviation);
+    let mut changes = partition(&sums.for_levels, deviation);
+    while let Some(insignificant) = sums.weakest(&changes, criteria) {
         changes.remove(insignificant);
     }
-    let level = |(first, end): (usize, usize)| Level { first, mean: series.levels.mean(first, end) };
+    let level = |(first, end): (usize, usize)| Level { first, mean: sums.for_levels.mean(first, end) };
     spans(&changes, values.len()).map(level).collect()
 }
 
@@ -63,15 +63,15 @@ fn deviation_between_neighbours(values: &[f64]) -> f64 {
     median(differences).unwrap_or_default() * DEVIATION_OF_MAD / std::f64::consts::SQRT_2
 }
 
-/// A series without its outliers.
-struct Series {
+/// The sums of a series without its outliers.
+struct OutlierFreeSums {
     /// An outlier is the median of its neighbourhood: it changes no level.
-    levels: Sums,
+    for_levels: Sums,
     /// An outlier counts with the largest distance of a point that is not an outlier: levels are not more certain than their points.
-    spread: Sums,
+    for_spread: Sums,
 }
 
-impl Series {
+impl OutlierFreeSums {
     fn of(values: &[f64], deviation: f64) -> Self {
         let distance_max = OUTLIER_DEVIATIONS * deviation;
         let around = |index: usize| {
@@ -88,7 +88,7 @@ impl Series {
             |(value, median): (&f64, &f64)| value.clamp(median - distance_max, median + distance_max);
         let (levels, spread): (Vec<f64>, Vec<f64>) =
             (pairs().map(replaced).collect(), pairs().map(clamped).collect());
-        Self { levels: Sums::of(&levels), spread: Sums::of(&spread) }
+        Self { for_levels: Sums::of(&levels), for_spread: Sums::of(&spread) }
     }
 
     /// The change that is least significant, unless all of them are significant.
@@ -105,15 +105,15 @@ impl Series {
         index: usize,
         criteria: &Criteria<F>,
     ) -> f64 {
-        let count = self.levels.count();
+        let count = self.for_levels.count();
         let from = if index == 0 { 0 } else { changes[index - 1] };
         let (at, to) = (changes[index], changes.get(index + 1).copied().unwrap_or(count));
-        let (before, after) = (self.levels.mean(from, at), self.levels.mean(at, to));
+        let (before, after) = (self.for_levels.mean(from, at), self.for_levels.mean(at, to));
         if !(criteria.counts)(before, after) {
             return 1.0;
         }
         let degrees_of_freedom = (to - from - 2) as f64;
-        let squares = |from, to| self.spread.squared_distances(from, to);
+        let squares = |from, to| self.for_spread.squared_distances(from, to);
         let of_all: f64 = spans(changes, count).map(|(first, end)| squares(first, end)).sum();
         // The variance of the two levels, or of all if it is larger: three points may be close together by chance.
         let variance = ((squares(from, at) + squares(at, to)) / degrees_of_freedom)

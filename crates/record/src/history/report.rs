@@ -8,7 +8,7 @@ use serde_json::json;
 use stockade_model::registry::{Registry, ReportFormat};
 
 use super::{History, Series, SeriesChange};
-use crate::compare::{Judgement, report::percent};
+use crate::compare::{ChangeVerdict, report::percent};
 
 /// Writes a history in one format.
 pub type Render = fn(&History<'_>) -> String;
@@ -26,16 +26,17 @@ pub static FORMATS: Registry<ReportFormat<Render>> = Registry::new(&[
     ),
     ReportFormat::new(
         "json",
-        "`series`, each with `points` (`started_at`, `commit`, `stockade`, `record`, `figure`) and `changes` (`before`, `after`, `change` as after / before, `verdict`, `also_changed`)",
+        "`series`, each with `points` (`started_at`, `commit`, `stockade`, `record`, `figure`) \
+         and `changes` (`before`, `after`, `change` as after / before, `verdict`, `also_changed`)",
         json_report,
     ),
     ReportFormat::new("html", "a page with a chart for each series, those with a change first", html::render),
 ]);
 
 impl SeriesChange<'_> {
-    fn verdict(&self) -> &'static str {
-        match self.judgement {
-            Some(Judgement::Better) => "better",
+    fn verdict_name(&self) -> &'static str {
+        match self.verdict {
+            Some(ChangeVerdict::Better) => "better",
             Some(_) => "worse",
             None => "changed",
         }
@@ -82,7 +83,7 @@ fn result(history: &History<'_>) -> String {
 /// The number of changes in all series, by verdict: `1 worse, 0 better`.
 fn counts(history: &History<'_>) -> String {
     let all: Vec<_> = history.series.iter().flat_map(Series::changes).collect();
-    let of = |verdict: &str| all.iter().filter(|change| change.verdict() == verdict).count();
+    let of = |verdict: &str| all.iter().filter(|change| change.verdict_name() == verdict).count();
     let changed = match of("changed") {
         0 => String::new(),
         count => format!(", {count} changed"),
@@ -122,7 +123,7 @@ fn csv(history: &History<'_>) -> String {
                 series.arm,
                 series.metric.name,
                 &figure,
-                change.map_or("", SeriesChange::verdict),
+                change.map_or("", SeriesChange::verdict_name),
                 &record.started_at,
                 record.commit.as_deref().unwrap_or_default(),
                 &record.stockade,
@@ -167,7 +168,7 @@ fn json_report(history: &History<'_>) -> String {
                 "before": change.before,
                 "after": change.after,
                 "change": change.ratio,
-                "verdict": change.verdict(),
+                "verdict": change.verdict_name(),
                 "also_changed": change.differences(),
             })
         });

@@ -20,27 +20,27 @@ fn records(metric: &str, clock: ClockKind, figures: &[f64]) -> Vec<IndexedRecord
     figures.iter().enumerate().map(record).collect()
 }
 
-fn verdicts(records: &[IndexedRecord]) -> Vec<(String, Option<Judgement>)> {
+fn verdicts(records: &[IndexedRecord]) -> Vec<(String, Option<ChangeVerdict>)> {
     let history = history(records, None, 0.05);
     let changes = history.series.iter().flat_map(Series::changes);
-    changes.map(|change| (change.first.directory.display().to_string(), change.judgement)).collect()
+    changes.map(|change| (change.first.directory.display().to_string(), change.verdict)).collect()
 }
 
 #[test]
 fn direction_of_a_change_is_that_of_its_metric() {
     let up = [1.0, 1.0, 1.0, 2.0, 2.0, 2.0];
-    for (metric, judgement) in [
-        ("response.p99", Some(Judgement::Worse)),
-        ("source_loads", Some(Judgement::Worse)),
-        ("achieved_rate", Some(Judgement::Better)),
+    for (metric, verdict) in [
+        ("response.p99", Some(ChangeVerdict::Worse)),
+        ("source_loads", Some(ChangeVerdict::Worse)),
+        ("achieved_rate", Some(ChangeVerdict::Better)),
     ] {
         let records = records(metric, ClockKind::Virtual, &up);
-        assert_eq!(verdicts(&records), [("03".to_owned(), judgement)], "{metric}");
+        assert_eq!(verdicts(&records), [("03".to_owned(), verdict)], "{metric}");
     }
     let of_retries = records("retries", ClockKind::Virtual, &up);
     assert_eq!(verdicts(&of_retries), [], "it is not compared");
     let history = history(&of_retries, Metric::named("retries"), 0.05);
-    assert!(history.series[0].changes()[0].judgement.is_none());
+    assert!(history.series[0].changes()[0].verdict.is_none());
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::record::{Expectation, Verdict};
 
 use super::{Case, Comparison, Figures, Selector, existing};
 
-/// The results of one comparison over the repeats of one binding.
+/// The results of one comparison over the repeats of one assignment.
 #[derive(Default)]
 struct RepeatCount {
     held: u32,
@@ -28,19 +28,19 @@ pub(super) fn expectation(
     let mut failed: Option<Instance> = None;
     let mut closest: Option<Instance> = None;
     let mut invalid: Option<Instance> = None;
-    for binding in existing(&selectors, case) {
+    for assignment in existing(&selectors, case) {
         let mut tally = RepeatCount::default();
         for repeat in 1..=case.repeats {
             let figure = |selector: &Selector| {
-                binding.evidence(selector, repeat, figures)?.figure(selector.metric, selector.window)
+                assignment.evidence(selector, repeat, figures)?.figure(selector.metric, selector.window)
             };
             let Some((left, right)) = comparison.values(&figure) else {
                 tally.missing += 1;
                 continue;
             };
-            let place = || [binding.names(), vec![&*format!("repeat {repeat}")]].concat().join(", ");
+            let place = || [assignment.names(), vec![&*format!("repeat {repeat}")]].concat().join(", ");
             let instance = || Instance { left, right, place: place() };
-            if binding.has_invalid_counts(&selectors, repeat, figures) {
+            if assignment.has_invalid_counts(&selectors, repeat, figures) {
                 tally.invalid += 1;
                 invalid.get_or_insert_with(instance);
                 continue;

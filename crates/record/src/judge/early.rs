@@ -4,7 +4,7 @@ use std::slice;
 
 use crate::record::Look;
 
-use super::{Binding, Case, Claim, Comparison, Figures, Selector, existing, times::TimedComparison};
+use super::{Assignment, Case, Claim, Comparison, Figures, Selector, existing, times::TimedComparison};
 use crate::{
     metrics::{Results, RunningFigures},
     statistics::Quantity,
@@ -64,16 +64,16 @@ impl EarlyJudge<'_> {
         });
         comparisons.find_map(|(claim, of_claim, Claim { min_effect, .. }, comparison)| {
             let selectors = comparison.selectors();
-            let bindings = existing(&selectors, self.case);
-            let alpha = alpha.map(|alpha| alpha / bindings.len() as f64);
-            let is_latest = |binding: &&Binding<'_>| {
-                selectors.iter().any(|selector| binding.cell(selector) == Some((latest.test, latest.arm)))
+            let assignments = existing(&selectors, self.case);
+            let alpha = alpha.map(|alpha| alpha / assignments.len() as f64);
+            let is_latest = |assignment: &&Assignment<'_>| {
+                selectors.iter().any(|selector| assignment.cell(selector) == Some((latest.test, latest.arm)))
             };
-            bindings.iter().filter(is_latest).find_map(|binding| {
+            assignments.iter().filter(is_latest).find_map(|assignment| {
                 let failure = if self.case.is_timed(comparison) {
-                    self.failure_of_times(comparison, *min_effect, binding, &figures, latest, alpha?)
+                    self.failure_of_times(comparison, *min_effect, assignment, &figures, latest, alpha?)
                 } else {
-                    failure_of_counts(comparison, binding, &figures, latest)
+                    failure_of_counts(comparison, assignment, &figures, latest)
                 };
                 failure.map(|(left, right)| Refutation { claim, comparison: of_claim, left, right })
             })
@@ -85,24 +85,25 @@ impl EarlyJudge<'_> {
         self.claims.iter().enumerate().filter(|(_, claim)| claim.is_judged)
     }
 
-    /// Both sides of times that are refuted in this binding.
+    /// Both sides of times that are refuted in this assignment.
     fn failure_of_times(
         &self,
         comparison: &Comparison,
         min_effect: f64,
-        binding: &Binding<'_>,
+        assignment: &Assignment<'_>,
         figures: &Figures<'_>,
         latest: Latest<'_>,
         alpha: f64,
     ) -> Option<(f64, f64)> {
-        let (left, right) = sides(comparison, binding, figures, latest)?;
-        let one = slice::from_ref(binding);
-        let effects =
-            |repeats| TimedComparison::in_bindings(comparison, min_effect, one, repeats, self.case, figures);
+        let (left, right) = sides(comparison, assignment, figures, latest)?;
+        let one = slice::from_ref(assignment);
+        let effects = |repeats| {
+            TimedComparison::in_assignments(comparison, min_effect, one, repeats, self.case, figures)
+        };
         let is_refuted = if latest.running.is_none() {
             effects(latest.repeat).is_refuted(alpha)
         } else {
-            let evidence = |selector: &Selector| binding.evidence(selector, latest.repeat, figures);
+            let evidence = |selector: &Selector| assignment.evidence(selector, latest.repeat, figures);
             let is_valid = !comparison
                 .selectors()
                 .into_iter()
@@ -114,32 +115,33 @@ impl EarlyJudge<'_> {
     }
 }
 
-/// Both sides of counts, where they come closest, if they hold no more in this binding.
+/// Both sides of counts, where they come closest, if they hold no more in this assignment.
 fn failure_of_counts(
     comparison: &Comparison,
-    binding: &Binding<'_>,
+    assignment: &Assignment<'_>,
     figures: &Figures<'_>,
     latest: Latest<'_>,
 ) -> Option<(f64, f64)> {
-    let (left, right) = sides(comparison, binding, figures, latest)?;
-    let is_valid = !binding.has_invalid_counts(&comparison.selectors(), latest.repeat, figures);
+    let (left, right) = sides(comparison, assignment, figures, latest)?;
+    let is_valid = !assignment.has_invalid_counts(&comparison.selectors(), latest.repeat, figures);
     comparison.op.failure(left.bounds, right.bounds).filter(|_| is_valid)
 }
 
 /// Both sides in the repeat of the latest measurement, as far as they are known; `None`: another measurement is missing.
 fn sides(
     comparison: &Comparison,
-    binding: &Binding<'_>,
+    assignment: &Assignment<'_>,
     figures: &Figures<'_>,
     latest: Latest<'_>,
 ) -> Option<(Quantity, Quantity)> {
     let quantity = |selector: &Selector| {
-        let of_latest = latest.running.filter(|_| binding.cell(selector) == Some((latest.test, latest.arm)));
+        let of_latest =
+            latest.running.filter(|_| assignment.cell(selector) == Some((latest.test, latest.arm)));
         match of_latest {
             Some(running) => Some(running.quantity(selector.metric, selector.window)),
-            None => {
-                binding.evidence(selector, latest.repeat, figures)?.quantity(selector.metric, selector.window)
-            }
+            None => assignment
+                .evidence(selector, latest.repeat, figures)?
+                .quantity(selector.metric, selector.window),
         }
     };
     let (left, right) = comparison.sides(&quantity)?;

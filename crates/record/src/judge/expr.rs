@@ -243,7 +243,7 @@ fn named(text: &str, names: Names<'_>) -> Result<Selector, String> {
         if let Some((arm, metric)) = rest.split_once('.')
             && Metric::named(metric).is_some()
             && (nearest(arm, names.arms.iter().map(String::as_str)).is_some()
-                || nearest(rest, METRICS.names()).is_none())
+                || nearest(rest, METRICS.parsed_names()).is_none())
         {
             return Err(unknown("arm", arm, names.arms.iter().map(String::as_str)));
         }
@@ -257,13 +257,13 @@ fn named(text: &str, names: Names<'_>) -> Result<Selector, String> {
             ));
         }
         let family = metric.split('.').next().unwrap_or_default();
-        let of_family = METRICS.names().filter(|name| name.split('.').next() == Some(family));
+        let of_family = METRICS.parsed_names().filter(|name| name.split('.').next() == Some(family));
         let longer = names_with_last_part(metric);
-        return Err(match nearest(metric, METRICS.names()) {
+        return Err(match nearest(metric, METRICS.parsed_names()) {
             None if of_family.clone().next().is_some() => unknown("metric", metric, of_family),
             None if longer.clone().next().is_some() => unknown("metric", metric, longer),
             None => format!("unknown metric `{metric}`: docs/reference/metrics.md lists them"),
-            Some(_) => unknown("metric", metric, METRICS.names()),
+            Some(_) => unknown("metric", metric, METRICS.parsed_names()),
         });
     };
     let [test, arm] = [test, arm].map(|name| name.map(str::to_owned));

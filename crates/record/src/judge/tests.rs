@@ -111,7 +111,7 @@ fn judged(
 }
 
 fn verdict_in(clock: ClockKind, repeats: u32, expr: &str, evidence: &[Run]) -> (Verdict, String) {
-    let judged = judged(clock, repeats, &[expr], MIN_EFFECT, evidence).remove(0);
+    let judged = judged(clock, repeats, &[expr], CLAIM_MIN_EFFECT, evidence).remove(0);
     assert_eq!(judged.verdict, judged.expect[0].verdict);
     (judged.verdict, judged.expect[0].reason.clone())
 }
@@ -169,7 +169,7 @@ fn held_count_names_the_repeat_that_came_closest_to_failing() {
     for (loads, closest) in [([5, 9, 7], 2), ([9, 5, 7], 1), ([5, 7, 9], 3)] {
         let evidence = all(3, |_, _, repeat| loads[repeat as usize - 1], |_, _, _| 1.0);
         let judged =
-            judged(ClockKind::Live, 3, &["t/1/a.source_loads < 10"], MIN_EFFECT, &evidence).remove(0);
+            judged(ClockKind::Live, 3, &["t/1/a.source_loads < 10"], CLAIM_MIN_EFFECT, &evidence).remove(0);
         let expect = &judged.expect[0];
         assert_eq!((expect.left, expect.right), (Some(9.0), Some(10.0)), "{loads:?}");
         assert_eq!(expect.reason, format!("held in 3 of 3, closest in t/1, repeat {closest}"));
@@ -184,7 +184,8 @@ fn sides_of_a_comparison_of_times_are_geometric_means() {
     };
     let evidence = all(2, |_, _, _| 1, finished);
     let judged =
-        judged(ClockKind::Live, 2, &["t/1/a.finished < t/1/b.finished"], MIN_EFFECT, &evidence).remove(0);
+        judged(ClockKind::Live, 2, &["t/1/a.finished < t/1/b.finished"], CLAIM_MIN_EFFECT, &evidence)
+            .remove(0);
     let expect = &judged.expect[0];
     let (left, right) = expect.left.zip(expect.right).expect("both sides");
     assert!((left - 6.0).abs() < 1e-9 && (right - 40.0).abs() < 1e-9, "{left} {right}");
@@ -245,7 +246,7 @@ fn equal_times_are_at_most_as_long_and_not_less() {
 fn claims_of_a_file_share_the_chance_of_a_false_verdict() {
     let evidence = times_of_a(3, |repeat| 5.0 + f64::from(repeat) * 0.5);
     let level = |exprs: &[&str]| {
-        let judged = judged(ClockKind::Live, 3, exprs, MIN_EFFECT, &evidence);
+        let judged = judged(ClockKind::Live, 3, exprs, CLAIM_MIN_EFFECT, &evidence);
         judged[0].expect[0].effect.as_ref().unwrap().level
     };
     let open = "t/1/a.finished < 6.1ms";
@@ -454,7 +455,7 @@ fn minimum_effect_is_that_of_the_hypothesis() {
 fn verdict_of_looks(expr: &str, looks: &[u32], evidence: &[Run]) -> (Verdict, u32, usize) {
     let (tests, arms) = (["t/1", "t/2"].map(str::to_owned), ["a", "b"].map(str::to_owned));
     let names = Names { tests: &tests, arms: &arms };
-    let claims = [claim(expr, names, MIN_EFFECT)];
+    let claims = [claim(expr, names, CLAIM_MIN_EFFECT)];
     let looks: Vec<_> = looks
         .iter()
         .map(|repeats| Look { repeats: *repeats, error_rate: FAMILY_ERROR_RATE / looks.len() as f64 })
@@ -491,7 +492,7 @@ fn figure_that_no_repeat_has_is_not_waited_for() {
     // A burst has no response times here, and later repeats will have none either.
     let (tests, arms) = (["t/1".to_owned(), "t/2".to_owned()], ["a".to_owned(), "b".to_owned()]);
     let names = Names { tests: &tests, arms: &arms };
-    let claims = [claim("a.response.p99 < 1ms", names, MIN_EFFECT)];
+    let claims = [claim("a.response.p99 < 1ms", names, CLAIM_MIN_EFFECT)];
     let Judgement { hypotheses, open_count } =
         judged_at(&claims, names, &one_look(2), None, &results_of(&evidence));
     assert_eq!((hypotheses[0].verdict, open_count), (Verdict::Inconclusive, 0));
@@ -509,7 +510,7 @@ fn verdict_of_disturbed(seconds: &[(f64, bool)]) -> (Verdict, String) {
 fn verdict_beside(seconds: &[(f64, Option<Disturbance>)]) -> (Verdict, String) {
     let (tests, arms) = ([String::new()], ["a".to_owned()]);
     let names = Names { tests: &tests, arms: &arms };
-    let claims = [claim("a.response.p99 < 50ms", names, MIN_EFFECT)];
+    let claims = [claim("a.response.p99 < 50ms", names, CLAIM_MIN_EFFECT)];
     let mut results = Results::default();
     let duration = Duration::from_secs(seconds.len() as u64);
     let mut fold = results.fold(Some(duration));
@@ -604,7 +605,7 @@ fn difference_within_that_of_equal_arms_does_not_count() {
             "3 * a.finished < b.finished",
             "a.finished <= 20ms",
         ];
-        let claims = exprs.map(|expr| claim(expr, names, MIN_EFFECT));
+        let claims = exprs.map(|expr| claim(expr, names, CLAIM_MIN_EFFECT));
         let results = results_of(&evidence);
         let hypotheses = judged_at(&claims, names, &one_look(repeats), noise, &results).hypotheses;
         (
@@ -631,7 +632,7 @@ fn second_over_http(second: u64, response_ms: f64, service_ms: f64) -> Interval 
 fn is_refuted_early(before_ms: &[f64], (response_ms, service_ms): (f64, f64)) -> bool {
     let (tests, arms) = ([String::new()], ["a".to_owned()]);
     let names = Names { tests: &tests, arms: &arms };
-    let claims = [Claim { abort: true, ..claim("a.response.p99 < 20ms", names, MIN_EFFECT) }];
+    let claims = [Claim { abort: true, ..claim("a.response.p99 < 20ms", names, CLAIM_MIN_EFFECT) }];
     let mut results = Results::default();
     let fold = |results: &Results| results.fold(Some(Duration::from_secs(10)));
     for (repeat, ms) in (1..).zip(before_ms) {
@@ -674,7 +675,7 @@ fn spread_of_a_measurement_in_progress_refutes_nothing() {
 fn complete_measurement_refutes_early_unless_it_is_invalid() {
     let (tests, arms) = ([String::new()], ["a".to_owned()]);
     let names = Names { tests: &tests, arms: &arms };
-    let claims = [Claim { abort: true, ..claim("a.finished < 1ms", names, MIN_EFFECT) }];
+    let claims = [Claim { abort: true, ..claim("a.finished < 1ms", names, CLAIM_MIN_EFFECT) }];
     let cells = [(String::new(), "a".to_owned())].into();
     let is_refuted = |invalid: &[&str]| {
         let invalid = invalid.iter().map(|reason| (*reason).to_owned()).collect();
@@ -694,8 +695,8 @@ fn claim_that_is_not_judged_has_figures_and_no_effect() {
     let (tests, arms) = ([String::new()], ["a".to_owned()]);
     let names = Names { tests: &tests, arms: &arms };
     let results = results_of(&[run("", "a", 1, 4, 9_000.0)]);
-    let whole = |expr| Claim { abort: true, is_judged: false, ..claim(expr, names, MIN_EFFECT) };
-    let judged = claim("a.finished <= 20s", names, MIN_EFFECT);
+    let whole = |expr| Claim { abort: true, is_judged: false, ..claim(expr, names, CLAIM_MIN_EFFECT) };
+    let judged = claim("a.finished <= 20s", names, CLAIM_MIN_EFFECT);
     let alone = judged_at(std::slice::from_ref(&judged), names, &one_look(1), None, &results);
     let claims = [whole("a.finished < 1ms"), judged, whole("a.source_loads == 5")];
     let all = judged_at(&claims, names, &one_look(1), None, &results);

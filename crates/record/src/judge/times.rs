@@ -8,13 +8,13 @@
 //! | `==` | within the minimum effect of 0 | outside of it |
 //!
 //! `>`, `>=` and `!=` are their mirror images. A comparison that leaves the test or the arm open is supported where all of its
-//! bindings are, and refuted where one is, at a level that is divided by their number.
+//! assignments are, and refuted where one is, at a level that is divided by their number.
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
 use crate::record::{Effect, Expectation, NoiseArm, Run, Verdict};
 
-use super::{Binding, Case, Comparison, Figures, Selector, existing, expr::Op};
+use super::{Assignment, Case, Comparison, Figures, Selector, existing, expr::Op};
 use crate::{
     metrics::Evidence,
     statistics::{
@@ -26,7 +26,7 @@ use crate::{
 /// A comparison of times and its effects.
 pub(super) struct TimedComparison {
     regions: Regions,
-    bindings: Vec<BindingEffects>,
+    assignments: Vec<AssignmentEffects>,
     /// `None`: the comparison has no second arm or test.
     min_effect: Option<f64>,
     /// The effect between equal arms, if one is measured twice.
@@ -40,7 +40,7 @@ struct Regions {
 }
 
 /// The effects in one assignment of tests and arms.
-struct BindingEffects {
+struct AssignmentEffects {
     place: String,
     effects: Effects,
     /// The geometric means of the sides as positive quantities.
@@ -80,15 +80,15 @@ impl Regions {
 /// The largest effect between the arm that is measured twice and itself, in the metrics, windows and tests of a comparison.
 fn noise_of(
     comparison: &Comparison,
-    bindings: &[Binding<'_>],
+    assignments: &[Assignment<'_>],
     repeats: u32,
     noise: &NoiseArm,
     figures: &Figures<'_>,
 ) -> f64 {
     let selectors = comparison.selectors();
-    let effects = bindings.iter().flat_map(|binding| {
+    let effects = assignments.iter().flat_map(|assignment| {
         selectors.iter().filter_map(|selector| {
-            let (test, _) = binding.cell(selector)?;
+            let (test, _) = assignment.cell(selector)?;
             let time = |arm: &str, repeat| {
                 figures.of_cell(test, arm, repeat)?.valid_time(selector.metric, selector.window)
             };
@@ -100,7 +100,7 @@ fn noise_of(
     effects.fold(0.0, f64::max)
 }
 
-impl BindingEffects {
+impl AssignmentEffects {
     fn of<'e>(
         comparison: &Comparison,
         place: String,
@@ -186,14 +186,14 @@ fn batch_standard_error<'e>(
     Some(standard_deviation(&effects)? / (effects.len() as f64).sqrt())
 }
 
-fn binding_effects(
+fn assignment_effects(
     comparison: &Comparison,
-    binding: &Binding<'_>,
+    assignment: &Assignment<'_>,
     repeats: u32,
     figures: &Figures<'_>,
-) -> BindingEffects {
-    let evidence = |selector: &Selector, repeat| binding.evidence(selector, repeat, figures);
-    BindingEffects::of(comparison, binding.names().join(", "), repeats, evidence)
+) -> AssignmentEffects {
+    let evidence = |selector: &Selector, repeat| assignment.evidence(selector, repeat, figures);
+    AssignmentEffects::of(comparison, assignment.names().join(", "), repeats, evidence)
 }
 
 impl TimedComparison {
@@ -204,15 +204,15 @@ impl TimedComparison {
         case: Case<'_>,
         figures: &Figures<'_>,
     ) -> Self {
-        let bindings = existing(&comparison.selectors(), case);
-        Self::in_bindings(comparison, min_effect, &bindings, repeats, case, figures)
+        let assignments = existing(&comparison.selectors(), case);
+        Self::in_assignments(comparison, min_effect, &assignments, repeats, case, figures)
     }
 
-    /// In these bindings only.
-    pub(super) fn in_bindings(
+    /// In these assignments only.
+    pub(super) fn in_assignments(
         comparison: &Comparison,
         min_effect: f64,
-        bindings: &[Binding<'_>],
+        assignments: &[Assignment<'_>],
         repeats: u32,
         case: Case<'_>,
         figures: &Figures<'_>,
@@ -221,82 +221,85 @@ impl TimedComparison {
             comparison.selectors().into_iter().map(|selector| (&selector.test, &selector.arm)).collect();
         let has_margin = measured.len() > 1;
         let noise = case.noise.filter(|_| has_margin);
-        let noise = noise.map_or(0.0, |noise| noise_of(comparison, bindings, repeats, noise, figures));
-        let of = |binding| binding_effects(comparison, binding, repeats, figures);
+        let noise = noise.map_or(0.0, |noise| noise_of(comparison, assignments, repeats, noise, figures));
+        let of = |assignment| assignment_effects(comparison, assignment, repeats, figures);
         Self {
             regions: Regions::of(comparison.op, min_effect, noise, has_margin),
-            bindings: bindings.iter().map(of).collect(),
+            assignments: assignments.iter().map(of).collect(),
             min_effect: has_margin.then_some(min_effect),
             noise,
         }
     }
 
-    /// True if a binding refutes it.
+    /// True if an assignment refutes it.
     pub(super) fn is_refuted(&self, alpha: f64) -> bool {
-        self.bindings.iter().any(|binding| binding.p_value(&self.regions.refuting) <= alpha)
+        self.assignments.iter().any(|assignment| assignment.p_value(&self.regions.refuting) <= alpha)
     }
 
     /// Adds a repeat in progress with the bounds of its sides so far, and returns whether that refutes it.
     pub(super) fn refutes_with(mut self, left: Quantity, right: Quantity, alpha: f64) -> bool {
         let refuting = &self.regions.refuting;
-        self.bindings.iter_mut().any(|binding| {
-            binding.effects.repeats.push(RepeatEffect::of(left, right));
-            let estimate = binding.effects.estimate_of_growing();
+        self.assignments.iter_mut().any(|assignment| {
+            assignment.effects.repeats.push(RepeatEffect::of(left, right));
+            let estimate = assignment.effects.estimate_of_growing();
             estimate.is_some_and(|estimate| least_p_value(&estimate, refuting) <= alpha)
         })
     }
 
     /// The least alpha at which it is decided.
     pub(super) fn p_value(&self) -> f64 {
-        if self.bindings.is_empty() {
+        if self.assignments.is_empty() {
             return f64::INFINITY;
         }
         let all = |regions: &[Region]| -> Vec<f64> {
-            self.bindings.iter().map(|binding| binding.p_value(regions)).collect()
+            self.assignments.iter().map(|assignment| assignment.p_value(regions)).collect()
         };
         let supported = all(&self.regions.supporting).into_iter().fold(0.0, f64::max);
         let refuted = all(&self.regions.refuting).into_iter().fold(f64::INFINITY, f64::min);
-        supported.min(refuted * self.bindings.len() as f64)
+        supported.min(refuted * self.assignments.len() as f64)
     }
 
     /// True if every valid repeat has a figure: a figure that is absent will not come.
     pub(super) fn has_figures(&self) -> bool {
-        !self.bindings.is_empty() && self.bindings.iter().all(|binding| binding.missing == 0)
+        !self.assignments.is_empty() && self.assignments.iter().all(|assignment| assignment.missing == 0)
     }
 
-    /// The verdict at `alpha`, with the binding that decides it.
+    /// The verdict at `alpha`, with the assignment that decides it.
     pub(super) fn expectation(&self, expr: &str, alpha: f64) -> Expectation {
         let (verdict, deciding) = self.decide(alpha);
-        let effect = deciding.and_then(|binding| self.effect(binding, verdict, alpha));
+        let effect = deciding.and_then(|assignment| self.effect(assignment, verdict, alpha));
         let reason = self.reason(verdict, deciding, effect.as_ref());
-        let (left, right) = deciding.and_then(|binding| binding.side_means).unzip();
+        let (left, right) = deciding.and_then(|assignment| assignment.side_means).unzip();
         Expectation { expr: expr.to_owned(), left, right, verdict, effect, reason }
     }
 
-    fn decide(&self, alpha: f64) -> (Verdict, Option<&BindingEffects>) {
-        let is_supported = |binding: &BindingEffects| binding.p_value(&self.regions.supporting) <= alpha;
-        // One binding is enough to refute: the chance of a false verdict is divided among them.
-        let is_refuted =
-            |binding: &BindingEffects| binding.p_value(&self.regions.refuting) <= self.alpha_of_one(alpha);
-        let by_refuting = |a: &&BindingEffects, b: &&BindingEffects| {
+    fn decide(&self, alpha: f64) -> (Verdict, Option<&AssignmentEffects>) {
+        let is_supported =
+            |assignment: &AssignmentEffects| assignment.p_value(&self.regions.supporting) <= alpha;
+        // One assignment is enough to refute: the chance of a false verdict is divided among them.
+        let is_refuted = |assignment: &AssignmentEffects| {
+            assignment.p_value(&self.regions.refuting) <= self.alpha_of_one(alpha)
+        };
+        let by_refuting = |a: &&AssignmentEffects, b: &&AssignmentEffects| {
             a.p_value(&self.regions.refuting).total_cmp(&b.p_value(&self.regions.refuting))
         };
-        let by_supporting = |a: &&BindingEffects, b: &&BindingEffects| {
+        let by_supporting = |a: &&AssignmentEffects, b: &&AssignmentEffects| {
             a.p_value(&self.regions.supporting).total_cmp(&b.p_value(&self.regions.supporting))
         };
-        if let Some(refuted) = self.bindings.iter().filter(|binding| is_refuted(binding)).min_by(by_refuting)
+        if let Some(refuted) =
+            self.assignments.iter().filter(|assignment| is_refuted(assignment)).min_by(by_refuting)
         {
             return (Verdict::Refuted, Some(refuted));
         }
-        let open: Vec<_> = self.bindings.iter().filter(|binding| !is_supported(binding)).collect();
-        let invalid = |binding: &&&BindingEffects| {
+        let open: Vec<_> = self.assignments.iter().filter(|assignment| !is_supported(assignment)).collect();
+        let invalid = |assignment: &&&AssignmentEffects| {
             let is_doubtful = || {
-                binding.doubt.is_some() && {
-                    let measured = binding.as_measured();
+                assignment.doubt.is_some() && {
+                    let measured = assignment.as_measured();
                     is_supported(&measured) || is_refuted(&measured)
                 }
             };
-            binding.effects.repeats.is_empty() && binding.invalid > 0 || is_doubtful()
+            assignment.effects.repeats.is_empty() && assignment.invalid > 0 || is_doubtful()
         };
         if let Some(invalid) = open.iter().find(invalid) {
             return (Verdict::Invalid, Some(invalid));
@@ -304,20 +307,20 @@ impl TimedComparison {
         if let Some(open) = open.into_iter().max_by(by_supporting) {
             return (Verdict::Inconclusive, Some(open));
         }
-        match self.bindings.iter().find(|binding| binding.missing > 0) {
+        match self.assignments.iter().find(|assignment| assignment.missing > 0) {
             // An arm without a figure may be one that answered nothing.
             Some(partial) => (Verdict::Inconclusive, Some(partial)),
-            None if self.bindings.is_empty() => (Verdict::Inconclusive, None),
-            None => (Verdict::Supported, self.bindings.iter().max_by(by_supporting)),
+            None if self.assignments.is_empty() => (Verdict::Inconclusive, None),
+            None => (Verdict::Supported, self.assignments.iter().max_by(by_supporting)),
         }
     }
 
     fn alpha_of_one(&self, alpha: f64) -> f64 {
-        alpha / self.bindings.len() as f64
+        alpha / self.assignments.len() as f64
     }
 
-    fn effect(&self, binding: &BindingEffects, verdict: Verdict, alpha: f64) -> Option<Effect> {
-        let effects = &binding.effects;
+    fn effect(&self, assignment: &AssignmentEffects, verdict: Verdict, alpha: f64) -> Option<Effect> {
+        let effects = &assignment.effects;
         if effects.repeats.is_empty() {
             return None;
         }
@@ -326,7 +329,7 @@ impl TimedComparison {
         let (low, high) = estimate.ratios(alpha);
         let Regions { supporting, refuting } = &self.regions;
         let regions: Vec<Region> = supporting.iter().chain(refuting).copied().collect();
-        let is_open = verdict == Verdict::Inconclusive && binding.missing == 0;
+        let is_open = verdict == Verdict::Inconclusive && assignment.missing == 0;
         Some(Effect {
             ratio: ratio(estimate.measured),
             low,
@@ -338,14 +341,19 @@ impl TimedComparison {
         })
     }
 
-    fn reason(&self, verdict: Verdict, deciding: Option<&BindingEffects>, effect: Option<&Effect>) -> String {
-        let Some(binding) = deciding else { return "no test and arm has both sides".to_owned() };
-        let mut reason = match binding.place.as_str() {
+    fn reason(
+        &self,
+        verdict: Verdict,
+        deciding: Option<&AssignmentEffects>,
+        effect: Option<&Effect>,
+    ) -> String {
+        let Some(assignment) = deciding else { return "no test and arm has both sides".to_owned() };
+        let mut reason = match assignment.place.as_str() {
             "" => String::new(),
             place => format!("{place}: "),
         };
         let Some(effect) = effect else {
-            let _ = match binding.invalid {
+            let _ = match assignment.invalid {
                 0 => write!(reason, "no repeat has a figure"),
                 invalid => write!(reason, "{invalid} invalid"),
             };
@@ -363,8 +371,8 @@ impl TimedComparison {
             if *repeats == 1 { "" } else { "s" },
         );
         if effect.is_assumed {
-            let off = binding.assumed_spread.deviation();
-            let _ = match binding.assumed_spread {
+            let off = assignment.assumed_spread.deviation();
+            let _ = match assignment.assumed_spread {
                 AssumedSpread::Machine => {
                     write!(reason, ", if times of a run are {:.0} % off", off.exp_m1() * 100.0)
                 }
@@ -381,21 +389,21 @@ impl TimedComparison {
             };
             reason.push_str(" (one standard deviation)");
         }
-        if binding.missing > 0 {
-            let _ = write!(reason, ", {} without a figure", binding.missing);
+        if assignment.missing > 0 {
+            let _ = write!(reason, ", {} without a figure", assignment.missing);
         }
-        if binding.invalid > 0 {
-            let _ = write!(reason, ", {} invalid", binding.invalid);
+        if assignment.invalid > 0 {
+            let _ = write!(reason, ", {} invalid", assignment.invalid);
         }
         if self.noise > 0.0 {
             let _ = write!(reason, ", equal arms differ by {} %", figure(self.noise.exp_m1() * 100.0));
         }
         match verdict {
             Verdict::Invalid => {
-                let doubt = binding.doubt.as_deref().unwrap_or_default();
+                let doubt = assignment.doubt.as_deref().unwrap_or_default();
                 let _ = write!(reason, "; this may explain it: {doubt}");
             }
-            Verdict::Inconclusive if binding.missing == 0 => reason.push_str(&self.remedy(effect)),
+            Verdict::Inconclusive if assignment.missing == 0 => reason.push_str(&self.remedy(effect)),
             _ => {}
         }
         reason

@@ -185,8 +185,8 @@ pub struct Moment {
     /// Seconds since the start of the load.
     pub second: u64,
     pub outcomes: Outcomes,
-    /// Fetches that reached the source.
-    pub source_loads: u64,
+    /// Fetches that reached the source; `None`: nothing counts them.
+    pub source_loads: Option<u64>,
     /// Requests that were due and not sent.
     pub dropped: u64,
     /// Of the answered requests.
@@ -214,9 +214,9 @@ pub struct MomentTimes {
 pub const HEAT_CELLS_PER_DECADE: f64 = 8.0;
 
 impl Moment {
-    /// `None`: not of an open load, which alone counts source loads per second.
+    /// `None`: not of an open load, which alone counts requests that were not sent.
     pub(crate) fn of(interval: &Interval) -> Option<Self> {
-        let source_loads = interval.source_loads?;
+        let dropped = interval.dropped?;
         let Times { response, send_lag, .. } = &interval.times;
         let at = |quantile: f64| response.quantile(quantile).map(milliseconds);
         let response_ms = || {
@@ -236,8 +236,8 @@ impl Moment {
         Some(Self {
             second: interval.second,
             outcomes: interval.outcomes,
-            source_loads,
-            dropped: interval.dropped.unwrap_or_default(),
+            source_loads: interval.source_loads,
+            dropped,
             response_ms: response_ms(),
             heat,
             send_lag_p99_ms: send_lag.quantile(0.99).map(milliseconds),
@@ -337,6 +337,15 @@ impl Fold {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn seconds_of_open_loads_may_lack_source_loads() {
+        let moment =
+            |source_loads, dropped| Moment::of(&Interval { source_loads, dropped, ..Interval::default() });
+        let counts = moment(None, Some(2)).map(|moment| (moment.source_loads, moment.dropped));
+        assert_eq!(counts, Some((None, 2)));
+        assert_eq!(moment(Some(3), None), None);
+    }
 
     #[test]
     fn windows_are_half_open_and_scale_with_the_run() {

@@ -158,7 +158,8 @@ mod tests {
             .unwrap();
             let mut fold = results.fold(Some(Duration::from_secs(seconds)));
             for second in (0..seconds).filter(|second| !(200..300).contains(second)) {
-                let mut interval = Interval { second, source_loads: Some(1), ..Interval::default() };
+                let mut interval =
+                    Interval { second, source_loads: Some(1), dropped: Some(0), ..Interval::default() };
                 interval.outcomes.hit = 10;
                 interval.times.response = [Duration::from_millis(second + 1)].into_iter().collect();
                 fold.add(&interval);

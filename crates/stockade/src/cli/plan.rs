@@ -235,7 +235,7 @@ fn admin_url(text: &str) -> Result<HttpUrl, String> {
 }
 
 fn input_help() -> String {
-    let names: Vec<_> = LOG_FORMATS.names().filter(|name| *name != "PATTERN").collect();
+    let names: Vec<_> = LOG_FORMATS.parsed_names().filter(|name| *name != "PATTERN").collect();
     let names = names.join(", ");
     format!(
         "Format of the logs: {names}, or a pattern of nginx, Apache or Varnish [default: told by the file]"

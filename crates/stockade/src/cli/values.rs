@@ -10,7 +10,7 @@ use stockade_model::registry::{Named, Registry};
 
 /// A thing of a registry, by its name.
 pub fn named<T: Named + Sync>(registry: &'static Registry<T>) -> impl TypedValueParser<Value = &'static T> {
-    PossibleValuesParser::new(registry.names())
+    PossibleValuesParser::new(registry.parsed_names())
         .map(|name| registry.named(&name).expect("clap accepts no other names"))
 }
 

@@ -11,7 +11,7 @@ use http_body_util::Full;
 use stockade_http::server::{self, Connections};
 use stockade_model::time::Live;
 use stockade_record::{
-    compare::MIN_EFFECT,
+    compare::COMPARED_MIN_EFFECT,
     history::{self, IndexedRecord, IndexedRecords},
     report::html::{self, records},
     storage::{self, StorageError},
@@ -132,7 +132,7 @@ impl Pages {
             "/history" => {
                 let mut records = read(&self.directory)?.records;
                 records.retain(|record| record.is_complete);
-                let history = history::history(&records, None, MIN_EFFECT);
+                let history = history::history(&records, None, COMPARED_MIN_EFFECT);
                 page(history::report::html::render(&history))
             }
             _ => unknown(),

@@ -1,16 +1,15 @@
 //! The scripts of `action.yml` and of the example for GitLab, as a CI service starts them.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+use std::{fs, os::unix::fs::PermissionsExt};
 
-use crate::support::{ProgramOutput, Sandbox};
+use crate::support::{ProgramOutput, Sandbox, root};
 
 /// A claim that holds, and one that fails.
 const HOLDS: &str = "success == 1";
 const FAILS: &str = "success == 0";
 
 fn script(name: &str) -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/ci");
-    root.join(name).canonicalize().expect("the script").display().to_string()
+    root().join("deploy/ci").join(name).canonicalize().expect("the script").display().to_string()
 }
 
 fn write_experiment(sandbox: &Sandbox, name: &str, title: &str, latency: &str, claim: &str) {
@@ -211,7 +210,7 @@ fn one_comment_is_posted_and_then_updated() {
 #[test]
 fn names_have_only_characters_of_cache_keys() {
     let sandbox = Sandbox::new();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace");
+    let root = root();
     let names = |key: &str, version: &str| {
         let output = sandbox.path().join("output");
         let _ = fs::remove_file(&output);
@@ -257,7 +256,7 @@ fn shell_lines(workflow: &str) -> Vec<&str> {
 
 #[test]
 fn inputs_are_no_part_of_a_script_and_every_setting_is_documented() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = root();
     let read =
         |path: &str| fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
     let action = read("action.yml");

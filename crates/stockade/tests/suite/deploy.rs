@@ -1,16 +1,14 @@
 //! The files of deploy/ that run loads on agents name commands and flags that exist, and fit together.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{fs, path::PathBuf, process::Command};
+
+use crate::support::root;
 
 /// The folders and files that have commands of loads on agents: each is one deployment.
 const DEPLOYMENTS: [&str; 3] = ["kubernetes", "agents.compose.yaml", "agents.nomad.hcl"];
 
 fn files(deployment: &str) -> Vec<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(deployment);
+    let path = root().join("deploy").join(deployment);
     if path.is_file() {
         return vec![path];
     }

@@ -6,14 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::support::Sandbox;
+use super::support::{Sandbox, root};
 
 /// Directories that hold no pages of the project.
 const SKIPPED: [&str; 4] = ["target", ".git", "node_modules", "runs"];
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace")
-}
 
 fn pages(directory: &Path) -> Vec<PathBuf> {
     let mut pages = Vec::new();
@@ -168,4 +164,43 @@ fn recipes_of_contributing_name_files_that_exist() {
     assert!(paths.len() > 15, "{paths:?}");
     let missing: Vec<_> = paths.iter().filter(|path| !root().join(path).exists()).collect();
     assert!(missing.is_empty(), "{missing:?}");
+}
+
+/// The words in backticks in the first cells of a table.
+fn first_cells(text: &str, header: &str) -> Vec<String> {
+    let (_, table) = text.split_once(header).unwrap_or_else(|| panic!("no table `{header}`"));
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+    let cells = rows.filter_map(|line| line.split('|').nth(1));
+    cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).map(str::to_owned).collect()
+}
+
+/// The files of a folder of `bench` with this ending, with the ending or without.
+fn bench_files(folder: &str, ending: &str, has_ending: bool) -> BTreeSet<String> {
+    let entries = fs::read_dir(root().join("bench").join(folder)).expect("a directory");
+    let names = entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8"));
+    names
+        .filter_map(|name| {
+            let stem = name.strip_suffix(ending)?.to_owned();
+            Some(if has_ending { name } else { stem })
+        })
+        .collect()
+}
+
+#[test]
+fn readme_of_the_benches_lists_each_bench_and_each_other_program() {
+    let text = fs::read_to_string(root().join("bench/README.md")).expect("bench/README.md");
+    let benches: BTreeSet<String> =
+        first_cells(&text, "| bench | peers | also needs |").into_iter().collect();
+    assert_eq!(benches, bench_files("src/suite", ".rs", false));
+
+    let commands = first_cells(&text, "| command | measures | also needs | minutes |");
+    let starters = ["node", "python3", "cargo", "run", "--bin"];
+    let program =
+        |command: &String| command.split(' ').find(|word| !starters.contains(word)).map(str::to_owned);
+    let listed: BTreeSet<String> = commands.iter().filter_map(program).collect();
+    let mut programs = bench_files("src/bin", ".rs", false);
+    assert!(programs.remove("bench"), "the program of `make bench`");
+    programs.extend(bench_files("", ".py", true));
+    programs.extend(bench_files("", ".mjs", true));
+    assert_eq!(listed, programs);
 }

@@ -6,6 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use super::support::root;
+
 /// Directories without text of ours, and the kept inputs of fuzz targets.
 const SKIPPED: [&str; 5] = ["target", ".git", "node_modules", "runs", "corpus"];
 const EXTENSIONS: [&str; 3] = ["rs", "md", "toml"];
@@ -26,10 +28,6 @@ const IDIOMS: [(&[&str], &str); 9] = [
 /// Words that make a sentence with "is no" a plain one: "is no longer", "there is no".
 const PLAIN_AFTER: [&str; 3] = ["longer", "more", "less"];
 const PLAIN_BEFORE: &str = "there";
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace")
-}
 
 /// The files with text below a directory.
 fn texts(directory: &Path) -> Vec<PathBuf> {

@@ -1,13 +1,7 @@
 //! The generated blocks of the book agree with the program, and those of README.md with the results of the benches. A block stands
-//! between `<!-- generated: NAME -->` and `<!-- end -->` in a page of docs/reference or in README.md.
+//! between `<!-- generated: NAME -->` and `<!-- end -->` in a page of docs/reference, in docs/explanation/architecture.md or in README.md.
 
-use std::{
-    collections::BTreeSet,
-    env, fs,
-    path::{Path, PathBuf},
-    process::Command,
-    time::Duration,
-};
+use std::{collections::BTreeSet, env, fs, path::PathBuf, process::Command, time::Duration};
 
 use serde_json::Value;
 use stockade_cache::{
@@ -22,7 +16,10 @@ use stockade_model::{
     telemetry::{Declaration, MetricKind, MetricUnit},
 };
 use stockade_plan::LOG_FORMATS;
-use stockade_proxy::admin::{OriginStats, ProxyStats, RouteStats, ServerStats};
+use stockade_proxy::{
+    admin::{OriginStats, ProxyStats, RouteStats, ServerStats},
+    config::{RELOADS, Reload},
+};
 use stockade_record::telemetry::{
     HistogramDeclaration,
     family::otel_name,
@@ -38,6 +35,8 @@ use stockade_record::{
 };
 use stockade_source::SOURCES;
 
+use super::support::root;
+
 const REWRITE: &str = "UPDATE_REFERENCE=1 cargo test -p stockade --all-features --test suite reference";
 
 const START: &str = "<!-- generated: ";
@@ -47,7 +46,7 @@ const END: &str = "<!-- end -->";
 const STATISTICS: [&str; 9] = ["min", "mean", "p50", "p75", "p90", "p95", "p99", "p999", "max"];
 
 fn docs() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs")
+    root().join("docs")
 }
 
 #[test]
@@ -70,6 +69,8 @@ fn generated_blocks_agree_with_the_program() {
         "log formats",
         "load keys",
         "proxy settings",
+        "proxy reloads",
+        "decisions",
         "bench proxy",
         "bench cache",
     ]
@@ -80,7 +81,8 @@ fn generated_blocks_agree_with_the_program() {
     let mut outdated = Vec::new();
     let reference = fs::read_dir(docs().join("reference")).expect("docs/reference");
     let reference = reference.map(|entry| entry.expect("an entry").path());
-    for path in reference.chain([docs().join("../README.md")]) {
+    for path in reference.chain(["../README.md", "explanation/architecture.md"].map(|page| docs().join(page)))
+    {
         let text = fs::read_to_string(&path).expect("readable");
         let updated = update(&text, |name| {
             assert!(found.insert(name.to_owned()), "{}: `{name}` exists twice", path.display());
@@ -96,7 +98,7 @@ fn generated_blocks_agree_with_the_program() {
         }
     }
     assert!(outdated.is_empty(), "{outdated:?} are outdated; rewrite them: {REWRITE}");
-    assert_eq!(found, expected, "blocks in docs/reference and README.md");
+    assert_eq!(found, expected, "blocks in the pages");
 }
 
 #[test]
@@ -206,6 +208,8 @@ fn render(name: &str) -> String {
         "log formats" => table(&["`--input`", "log"], summaries(&LOG_FORMATS)),
         "load keys" => load_keys(),
         "proxy settings" => settings_tables(),
+        "proxy reloads" => reloads_table(),
+        "decisions" => decisions_table(),
         _ => {
             let command = name.strip_prefix("flags ").unwrap_or_else(|| panic!("nothing renders `{name}`"));
             let help = help(&[command, "--help"]);
@@ -407,6 +411,35 @@ fn settings_tables() -> String {
         tables.extend(["\n### `".to_owned(), title, "`\n\n".to_owned(), table(&head, rows.into_iter())]);
     }
     table(&head, single.into_iter()) + &tables
+}
+
+/// The number and the title of each decision.
+fn decisions_table() -> String {
+    let entries = fs::read_dir(docs().join("../decisions")).expect("decisions/");
+    let files: BTreeSet<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    let rows = files.iter().map(|path| {
+        let file = path.file_name().and_then(|name| name.to_str()).expect("UTF-8");
+        let text = fs::read_to_string(path).expect("readable");
+        let head = text.lines().next().and_then(|line| line.strip_prefix("# ")?.split_once(": "));
+        let (number, title) = head.unwrap_or_else(|| panic!("{file} does not begin with `# NNN: TITLE`"));
+        assert!(file.starts_with(number), "{file}: number {number}");
+        vec![format!("[{number}](../../decisions/{file})"), title.to_owned()]
+    });
+    table(&["decision", "subject"], rows)
+}
+
+/// What a reload does with the settings of the proxy.
+fn reloads_table() -> String {
+    let rows = [
+        (Reload::Applied, "applies them"),
+        (Reload::AppliedIfKept, "applies them, but does not switch them on or off: that needs a restart"),
+        (Reload::NeedsRestart, "does not apply them: they need a restart"),
+    ];
+    let names = |of: Reload| {
+        let settings = RELOADS.iter().filter(|(_, reload)| *reload == of);
+        settings.map(|(name, _)| code(name)).collect::<Vec<_>>().join(", ")
+    };
+    table(&["settings", "a reload"], rows.into_iter().map(|(of, text)| vec![names(of), text.to_owned()]))
 }
 
 /// The keys of `[load]` for all kinds of targets.

@@ -1,12 +1,17 @@
 //! Runs the program as a user does.
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Output},
 };
 
 use serde_json::Value;
 use tempfile::TempDir;
+
+/// The folder of the workspace.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace")
+}
 
 /// A directory to run the program in, with a cache directory of its own.
 pub struct Sandbox(TempDir);

@@ -102,9 +102,9 @@ pub fn coordinator(nats: &NatsServer, agents: usize) -> Result<Coordinator, Coor
         subject: "test".parse().expect("a subject"),
         agents: Some(agents),
         labels: Vec::new(),
-        servers: BTreeMap::new(),
-        patience: HANG,
-        rebalance: false,
+        server_labels: BTreeMap::new(),
+        agents_wait: HANG,
+        moves_late_shares: false,
     };
     Coordinator::connect(&options, &CancellationToken::new(), |_| {})
 }

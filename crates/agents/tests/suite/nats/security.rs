@@ -57,9 +57,9 @@ fn passwords_and_keys_open_the_server_and_are_not_shown() {
                 subject: "test".parse().unwrap(),
                 agents: None,
                 labels: Vec::new(),
-                servers: BTreeMap::new(),
-                patience: HANG,
-                rebalance: false,
+                server_labels: BTreeMap::new(),
+                agents_wait: HANG,
+                moves_late_shares: false,
             };
             Coordinator::connect(&options, &CancellationToken::new(), |_| {})
         };
@@ -90,9 +90,9 @@ fn missing_agents_and_servers_are_named() {
         subject: "test".parse().unwrap(),
         agents: None,
         labels: vec![label.to_owned()],
-        servers: BTreeMap::new(),
-        patience: Duration::from_secs(1),
-        rebalance: false,
+        server_labels: BTreeMap::new(),
+        agents_wait: Duration::from_secs(1),
+        moves_late_shares: false,
     };
     let connect =
         |options: &CoordinatorOptions| Coordinator::connect(options, &CancellationToken::new(), |_| {});

@@ -160,7 +160,10 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         gone: &mut RemovedEntries<K, V>,
         invalidated: &mut Vec<u32>,
     ) -> Vec<Slot> {
-        let is_same = |&(slot, version): &(Slot, NonZeroU32)| matches!(self.entries.get(slot as usize), Some(Some(entry)) if entry.version == version && !self.is_removed(slot, entry));
+        let is_same = |&(slot, version): &(Slot, NonZeroU32)| {
+            let entry = self.entries.get(slot as usize).and_then(Option::as_ref);
+            entry.is_some_and(|entry| entry.version == version && !self.is_removed(slot, entry))
+        };
         let (same, changed): (Vec<_>, Vec<_>) = seen.iter().partition(|seen| is_same(seen));
         let slots = |seen: Vec<(Slot, NonZeroU32)>| seen.into_iter().map(|(slot, _)| slot).collect();
         invalidated.extend(self.invalidate_slots(slots(same), how, now, true, gone));

@@ -40,12 +40,16 @@ struct Message {
     body: Vec<u8>,
 }
 
+/// What hyper has done with the input, and what the scanner has made of the bytes.
 #[derive(Debug, Default)]
-struct Connection {
+struct HyperConnection {
+    /// Bytes that hyper has read.
     read: usize,
+    /// By the scanner.
     heads_accepted: usize,
+    /// The scanner is.
     is_rejecting: bool,
-    requests: usize,
+    heads_parsed: usize,
     messages: Vec<Message>,
 }
 
@@ -73,7 +77,7 @@ pub(super) fn check(bytes: &[u8], step: usize, expected: &Requests) {
     }
     for step in [step, INPUT_BYTES_MAX] {
         let (other, _) = serve(bytes, step);
-        let bodies = |connection: &Connection| -> Vec<_> {
+        let bodies = |connection: &HyperConnection| -> Vec<_> {
             let complete = connection.messages.iter().filter(|message| message.end.is_some());
             complete.map(|message| message.body.clone()).collect()
         };
@@ -82,8 +86,8 @@ pub(super) fn check(bytes: &[u8], step: usize, expected: &Requests) {
 }
 
 /// Serves a client that sends these bytes, and no end. True: the connection is still open.
-fn serve(bytes: &[u8], step: usize) -> (Connection, bool) {
-    let connection = Rc::new(RefCell::new(Connection::default()));
+fn serve(bytes: &[u8], step: usize) -> (HyperConnection, bool) {
+    let connection = Rc::new(RefCell::new(HyperConnection::default()));
     let scanner = FramingScanner::new(HEAD_BYTES_MAX);
     let input =
         Input { bytes: bytes.to_vec(), step, scanner, fault: None, connection: Rc::clone(&connection) };
@@ -107,12 +111,12 @@ fn serve(bytes: &[u8], step: usize) -> (Connection, bool) {
 /// hyper calls this as soon as it has parsed a head.
 fn respond(
     request: Request<Incoming>,
-    connection: Rc<RefCell<Connection>>,
+    connection: Rc<RefCell<HyperConnection>>,
 ) -> impl Future<Output = Result<Response<Empty<Bytes>>, Infallible>> {
     let number = {
         let mut connection = connection.borrow_mut();
-        let number = connection.requests;
-        connection.requests += 1;
+        let number = connection.heads_parsed;
+        connection.heads_parsed += 1;
         let is_accepted = number < connection.heads_accepted;
         assert!(
             is_accepted || connection.is_rejecting,
@@ -129,7 +133,7 @@ fn respond(
 async fn read_body(
     request: Request<Incoming>,
     number: Option<usize>,
-    connection: Rc<RefCell<Connection>>,
+    connection: Rc<RefCell<HyperConnection>>,
 ) -> Result<Response<Empty<Bytes>>, Infallible> {
     let mut response = Response::new(Empty::new());
     let Some(number) = number else {
@@ -177,7 +181,7 @@ struct Input {
     scanner: FramingScanner,
     /// A malformed body.
     fault: Option<&'static str>,
-    connection: Rc<RefCell<Connection>>,
+    connection: Rc<RefCell<HyperConnection>>,
 }
 
 impl Read for Input {

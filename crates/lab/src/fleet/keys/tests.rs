@@ -13,7 +13,7 @@ fn partitions(popularity: Popularity, keys: u64, count: u64) -> Vec<PartitionKey
 
 /// Far from rank 1 the weights are small compared with an integral from 1.
 #[test]
-fn mass_of_rare_keys_is_exact() {
+fn weight_sum_of_rare_keys_is_exact() {
     for (exponent, keys, count) in
         [(2.992_188_071_934_165, 10_010, 286), (3.0, 20_000, 299), (2.9, 19_999, 201)]
     {
@@ -21,16 +21,16 @@ fn mass_of_rare_keys_is_exact() {
         let last = &parts[parts.len() - 1];
         let exact: f64 = (0..last.count()).rev().map(|key| last.rank(key).powf(-exponent)).sum();
         assert!(
-            (last.mass() / exact - 1.0).abs() < 1e-11,
+            (last.weight_sum() / exact - 1.0).abs() < 1e-11,
             "{exponent} {keys} {count}: {} {exact}",
-            last.mass()
+            last.weight_sum()
         );
     }
 }
 
 proptest! {
     #[test]
-    fn masses_of_partitions_add_up_to_the_whole(
+    fn weight_sums_of_partitions_add_up_to_the_whole(
         exponent in 0.0..3.0_f64,
         keys in 1..20_000_u64,
         count in 1..300_u64,
@@ -39,12 +39,12 @@ proptest! {
         let parts = partitions(zipf(exponent), keys, count);
         prop_assert_eq!(parts.iter().map(|part| u64::from(part.count())).sum::<u64>(), keys);
         let exact: f64 = (1..=keys).rev().map(|rank| (rank as f64).powf(-exponent)).sum();
-        let mass: f64 = parts.iter().map(PartitionKeys::mass).sum();
-        prop_assert!((mass / exact - 1.0).abs() < 1e-11, "{mass} {exact}");
-        // Each mass for itself, which errors of other masses cannot hide.
+        let weight_sum: f64 = parts.iter().map(PartitionKeys::weight_sum).sum();
+        prop_assert!((weight_sum / exact - 1.0).abs() < 1e-11, "{weight_sum} {exact}");
+        // The sum of one partition, which errors of others cannot hide.
         let of_last = &parts[parts.len() - 1];
         let exact: f64 = (0..of_last.count()).rev().map(|key| of_last.rank(key).powf(-exponent)).sum();
-        prop_assert!((of_last.mass() / exact - 1.0).abs() < 1e-11, "{} {exact}", of_last.mass());
+        prop_assert!((of_last.weight_sum() / exact - 1.0).abs() < 1e-11, "{} {exact}", of_last.weight_sum());
     }
 
     #[test]
@@ -69,7 +69,7 @@ proptest! {
             Ok(())
         };
         for (key, drawn) in (0..).zip(drawn) {
-            let expected = part.rank(key).powf(-exponent) / part.mass() * f64::from(DRAWS);
+            let expected = part.rank(key).powf(-exponent) / part.weight_sum() * f64::from(DRAWS);
             if expected < 20.0 {
                 rare += f64::from(drawn);
                 rare_expected += expected;
@@ -87,14 +87,14 @@ fn partitions_together_have_the_distribution_of_the_whole() {
     const KEYS: u64 = 1_000_000_000;
     const DRAWS: u32 = 400_000;
     let parts = partitions(zipf(0.99), KEYS, 4_096);
-    let total: f64 = parts.iter().map(PartitionKeys::mass).sum();
+    let total: f64 = parts.iter().map(PartitionKeys::weight_sum).sum();
     // Up to which rank: a decade each.
     let bounds: Vec<f64> = (0..=9).map(|decade| 10_f64.powi(decade)).collect();
     let decade = |rank: f64| bounds.partition_point(|bound| *bound < rank);
     let mut here = [0_f64; 11];
     let mut rng = Seed(1).stream("draws");
     for part in &parts {
-        let draws = f64::from(DRAWS) * part.mass() / total;
+        let draws = f64::from(DRAWS) * part.weight_sum() / total;
         let draws = draws.floor() + f64::from(rng.random::<f64>() < draws.fract());
         let mut left = draws;
         while left > 0.0 {
@@ -112,9 +112,9 @@ fn partitions_together_have_the_distribution_of_the_whole() {
 
 #[test]
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole numbers")]
-fn uniform_keys_have_equal_masses() {
+fn uniform_keys_have_equal_weight_sums() {
     let parts = partitions(Popularity::Uniform, 1_003, 10);
-    assert_eq!(parts.iter().map(|part| part.mass() as u64).sum::<u64>(), 1_003);
+    assert_eq!(parts.iter().map(|part| part.weight_sum() as u64).sum::<u64>(), 1_003);
     let mut rng = Seed(1).stream("draws");
     assert!((0..10_000).all(|_| parts[9].draw(&mut rng) < parts[9].count()));
     assert_eq!((parts[2].count(), parts[3].count(), parts[3].rank(1) as u64), (101, 100, 14));

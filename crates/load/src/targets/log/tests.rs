@@ -284,14 +284,17 @@ fn short_log_repeats() {
     let line = |at: &str| format!("{{\"ts\":{at},\"method\":\"GET\",\"url\":\"/\"}}\n");
     let log = |ats: &[&str]| read(ats.iter().map(|at| line(at)).collect::<String>()).unwrap();
     let due = |log: &AccessLog, secs| {
-        let due = log.due_times_for(Duration::from_secs(secs)).unwrap();
+        let due = log.due_times_within(Duration::from_secs(secs)).unwrap();
         due.iter().map(Duration::as_millis).collect::<Vec<_>>()
     };
     let three = log(&["1.5", "2.5", "5.5"]);
     assert_eq!(due(&three, 4), [0, 1_000]);
     assert_eq!(due(&three, 13), [0, 1_000, 4_000, 6_000, 7_000, 10_000, 12_000]);
     assert_eq!(due(&log(&["1.5"]), 13), [0]);
-    assert_eq!(three.due_times_for(Duration::from_secs(u64::MAX)).unwrap_err(), ReplayError::TooManyRounds);
+    assert_eq!(
+        three.due_times_within(Duration::from_secs(u64::MAX)).unwrap_err(),
+        ReplayError::TooManyRounds
+    );
 }
 
 #[test]

@@ -70,7 +70,7 @@ impl HeadCache {
             let empty = || HeadSlot {
                 response: Weak::new(),
                 age_s: 0,
-                status: CacheStatus::stored(Outcome::Error, 0),
+                status: CacheStatus::from_store(Outcome::Error, 0),
                 head: None,
             };
             self.0.resize_with(SLOTS, empty);
@@ -132,7 +132,7 @@ mod tests {
     fn head_is_built_twice_and_then_once_a_second() {
         let (response, mut heads, mut built) = (stored(), HeadCache(Vec::new()), Vec::new());
         for (age_s, ttl_s) in [(0, 60), (0, 60), (0, 60), (1, 59), (1, 59), (1, 58), (1, 58)] {
-            let status = CacheStatus::stored(Outcome::Hit, ttl_s);
+            let status = CacheStatus::from_store(Outcome::Hit, ttl_s);
             let head = heads.get_or_build(&response, age_s, status, || {
                 built.push((age_s, ttl_s));
                 of(&format!("{age_s} {ttl_s}"))
@@ -147,7 +147,7 @@ mod tests {
         let (response, mut heads) = (stored(), HeadCache(Vec::new()));
         let weak = Arc::downgrade(&response);
         for _ in 0..3 {
-            heads.get_or_build(&response, 0, CacheStatus::stored(Outcome::Hit, 60), || of("0"));
+            heads.get_or_build(&response, 0, CacheStatus::from_store(Outcome::Hit, 60), || of("0"));
         }
         drop(response);
         assert!(weak.upgrade().is_none());
@@ -168,7 +168,7 @@ mod tests {
                 }
                 let (stored, number) = &all[at];
                 let expected = of(&format!("{number} {age_s}"));
-                let head = heads.get_or_build(stored, age_s, CacheStatus::stored(Outcome::Hit, 1), || expected.clone());
+                let head = heads.get_or_build(stored, age_s, CacheStatus::from_store(Outcome::Hit, 1), || expected.clone());
                 prop_assert_eq!(head, expected);
             }
         }

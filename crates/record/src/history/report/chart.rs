@@ -67,9 +67,9 @@ pub(super) fn svg(series: &Series<'_>) -> Markup {
             }
             @for (level, change) in series.levels[1..].iter().zip(&changes) {
                 @let x = axes.x(level.first as f64 - 0.5);
-                line x1=(x) x2=(x) y1=(TOP) y2=(BOTTOM) stroke=(colour(change.verdict())) stroke-dasharray="4 3" {}
-                text x=(x) y=(BOTTOM + 34.0) text-anchor="middle" fill=(colour(change.verdict())) {
-                    (change.verdict()) " " (change.first.commit.as_deref().unwrap_or(&change.first.started_at))
+                line x1=(x) x2=(x) y1=(TOP) y2=(BOTTOM) stroke=(colour(change.verdict_name())) stroke-dasharray="4 3" {}
+                text x=(x) y=(BOTTOM + 34.0) text-anchor="middle" fill=(colour(change.verdict_name())) {
+                    (change.verdict_name()) " " (change.first.commit.as_deref().unwrap_or(&change.first.started_at))
                 }
             }
             @for (from, to, figure) in levels(series) {

@@ -51,7 +51,7 @@ fn table(changed: &[&Series<'_>]) -> Markup {
                                 td { (series.experiment) }
                                 td { (series.place()) }
                                 td { (series.metric.name) }
-                                td { span class={ "badge " (of.verdict()) } { (of.verdict()) } }
+                                td { span class={ "badge " (of.verdict_name()) } { (of.verdict_name()) } }
                                 td { (shown(series.metric, of.before)) }
                                 td { (shown(series.metric, of.after)) }
                                 td { (of.ratio.map(change).unwrap_or_default()) }

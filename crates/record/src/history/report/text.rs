@@ -62,7 +62,7 @@ fn rows(series: &Series<'_>) -> Vec<Vec<String>> {
         };
         let level = || shown(series.metric, series.levels[0].figure);
         vec![
-            change.map_or("same", SeriesChange::verdict).to_owned(),
+            change.map_or("same", SeriesChange::verdict_name).to_owned(),
             series.place(),
             series.metric.name.to_owned(),
             figure(|change| change.before),
@@ -93,7 +93,7 @@ fn records(group: &[&Series<'_>]) -> String {
         let point = series.points.iter().find(|point| std::ptr::eq(point.record, record));
         let changes = series.changes();
         let change = changes.iter().find(|change| std::ptr::eq(change.first, record));
-        let verdict = change.map(|change| format!(" {}", change.verdict())).unwrap_or_default();
+        let verdict = change.map(|change| format!(" {}", change.verdict_name())).unwrap_or_default();
         point.map(|point| shown(series.metric, point.figure) + &verdict).unwrap_or_default()
     };
     let row = |record: &&IndexedRecord| {

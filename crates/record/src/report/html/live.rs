@@ -344,7 +344,14 @@ mod tests {
         let outcomes = Outcomes { hit: hits, miss: misses, ..Outcomes::default() };
         let response = (1..=hits + misses).map(Duration::from_millis).collect();
         let times = Times { response, ..Times::default() };
-        Interval { second, outcomes, times, source_loads: Some(misses), ..Interval::default() }
+        Interval {
+            second,
+            outcomes,
+            times,
+            source_loads: Some(misses),
+            dropped: Some(0),
+            ..Interval::default()
+        }
     }
 
     fn measurement(seconds: u64) -> LiveMeasurement {
@@ -389,6 +396,14 @@ mod tests {
                 prop_assert_eq!(&columns, lines, "{}", plot.title);
             }
         }
+    }
+
+    #[test]
+    fn source_loads_that_nothing_counts_are_not_drawn_as_zero() {
+        let of_load = Interval { source_loads: None, ..interval(0, 1, 0) };
+        let moments: Vec<_> = Moment::of(&of_load).into_iter().collect();
+        let (_, columns) = over_time::last_point(&moments, 40).unwrap().parts();
+        assert_eq!(columns[0], [Some(1.0), None]);
     }
 
     #[test]

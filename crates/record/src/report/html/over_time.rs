@@ -58,7 +58,7 @@ const PLOTS: &[TimePlot] = &[
         view: 0,
         lines: &[
             line("requests", |of| of.rate(|moment| moment.outcomes.requests())),
-            dashed("source loads", |of| of.rate(|moment| moment.source_loads)),
+            dashed("source loads", |of| of.known_rate(|moment| moment.source_loads)),
         ],
         picture: Some("requests"),
     },
@@ -148,10 +148,14 @@ struct Seconds<'a> {
 }
 
 impl Seconds<'_> {
-    #[expect(clippy::unnecessary_wraps, reason = "other figures of a second may be missing")]
     fn rate(&self, figure: impl Fn(&Moment) -> u64) -> Option<f64> {
-        let sum: u64 = self.moments.iter().map(|moment| figure(moment)).sum();
-        Some(sum as f64 / self.count as f64)
+        self.known_rate(|moment| Some(figure(moment)))
+    }
+
+    /// `None`: a second lacks the figure.
+    fn known_rate(&self, figure: impl Fn(&Moment) -> Option<u64>) -> Option<f64> {
+        let sum: Option<u64> = self.moments.iter().map(|moment| figure(moment)).sum();
+        Some(sum? as f64 / self.count as f64)
     }
 
     fn most(&self, figure: fn(&Moment) -> Option<f64>) -> Option<f64> {
@@ -369,7 +373,7 @@ pub(super) fn last_point(moments: &[Moment], seconds: u64) -> Option<LivePoint> 
     );
     ys.insert(HEAT_AT, Column(Vec::new()));
     let disturbed = group.iter().any(|moment| moment.is_disturbed);
-    Some(LivePoint { at, x, ys, cells: cells(&group), heat: HEAT_AT, disturbed })
+    Some(LivePoint { at, x, ys, cells: heat_counts(&group), heat: HEAT_AT, disturbed })
 }
 
 /// The stages until the end of a load, in seconds, that are not as the first one.
@@ -446,7 +450,7 @@ fn heat(points: &Points, arms: &[ArmSeconds<'_>]) -> PlotData {
     plot.kind = PlotKind::Heat;
     plot.cells_per_decade = HEAT_CELLS_PER_DECADE;
     for arm in arms {
-        let mut cells: Vec<Vec<i64>> = arm.groups.iter().map(|group| cells(group)).collect();
+        let mut cells: Vec<Vec<i64>> = arm.groups.iter().map(|group| heat_counts(group)).collect();
         cells.truncate(arm.points);
         if arm.is_live || cells.iter().any(|second| !second.is_empty()) {
             plot.views.push(arm.name.to_owned());
@@ -462,8 +466,8 @@ fn live_view(arms: &[ArmSeconds<'_>]) -> usize {
     arms.iter().position(|arm| arm.is_live).unwrap_or_default()
 }
 
-/// Pairs of cell and count.
-fn cells(moments: &[&Moment]) -> Vec<i64> {
+/// Pairs of cell of the heat map and count, one after the other, over all moments.
+fn heat_counts(moments: &[&Moment]) -> Vec<i64> {
     let mut sums: BTreeMap<i16, u64> = BTreeMap::new();
     for (cell, count) in moments.iter().flat_map(|moment| &moment.heat) {
         *sums.entry(*cell).or_default() += count;

@@ -114,7 +114,7 @@ pub fn overlay(records: Vec<(Record, Results)>) -> String {
         [(before, of_before), (after, of_after)] => Some(compare::compare(
             Compared { record: before, results: of_before },
             Compared { record: after, results: of_after },
-            compare::MIN_EFFECT,
+            compare::COMPARED_MIN_EFFECT,
         )),
         _ => None,
     };

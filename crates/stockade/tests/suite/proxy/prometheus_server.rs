@@ -1,19 +1,15 @@
 //! The Grafana dashboard and the alerts, on a real Prometheus that scrapes a real proxy.
 
-use std::{
-    fmt::Write,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{fmt::Write, path::PathBuf, process::Command};
 
 use serde_json::Value;
 use stockade_services::PrometheusServer;
 
 use super::{Response, Setup, until};
-use crate::running::get;
+use crate::{running::get, support::root};
 
 fn deployed(file: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(file).canonicalize().expect("the file")
+    root().join("deploy").join(file).canonicalize().expect("the file")
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! The dashboard and the manual name exactly the proxy's metrics, admin pages and log fields.
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{collections::BTreeSet, fs};
 
 use serde_json::Value;
 
 use super::Setup;
+use crate::support::root;
 
 fn read_file(path: &str) -> String {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
 /// The names of all metrics; a histogram has three, with the suffixes of Prometheus.
