@@ -219,6 +219,110 @@ fn empty_and_excessive_schedules_are_refused() {
 }
 
 #[test]
+fn limits_include_their_ends_and_name_a_remedy() {
+    use ScheduleLimitError::{NoRequests, TooLong, TooManyRequests};
+    let month = Duration::from_hours(720);
+    let check = ScheduleLimitError::check;
+    assert_eq!(check(1_000_000_000, month), Ok(()));
+    assert_eq!(check(1_000_000_001, month), Err(TooManyRequests));
+    assert_eq!(check(1, month + Duration::from_nanos(1)), Err(TooLong));
+    assert_eq!(check(1, Duration::ZERO), Ok(()));
+    assert_eq!(check(0, secs(1)), Err(NoRequests));
+    assert_eq!(
+        [NoRequests, TooManyRequests, TooLong].map(ScheduleLimitError::remedy),
+        ["longer", "shorter", "shorter"]
+    );
+}
+
+/// A limit within a later step counts the requests before it.
+#[test]
+fn limit_ends_a_later_step_unless_chance_decides() {
+    let steady = |text, lasts| Step::steady(rate(text), secs(lasts));
+    let poisson = |text, lasts| steady(text, lasts).with_arrivals(ArrivalProcess::Poisson);
+    for (steps, most, lasts, ends_by_chance) in [
+        // 1,000 requests in 10 s, and 50 more at 10/s.
+        (vec![steady("100/s", 10), steady("10/s", 60)], Some(1_050), 15, false),
+        (vec![steady("100/s", 10), steady("10/s", 60)], None, 70, false),
+        (vec![steady("100/s", 10), steady("10/s", 60)], Some(1_601), 70, false),
+        (vec![poisson("100/s", 10)], None, 10, false),
+        (vec![poisson("100/s", 10)], Some(500), 10, true),
+        // The limit is reached before chance begins, and after it.
+        (vec![steady("100/s", 10), poisson("100/s", 10)], Some(500), 5, false),
+        (vec![steady("100/s", 10), poisson("100/s", 10)], Some(1_500), 20, true),
+    ] {
+        let mut schedule = Schedule::new(steps);
+        if let Some(most) = most {
+            schedule = schedule.with_requests_max(most);
+        }
+        let found = (schedule.duration(), schedule.ends_by_chance());
+        assert_eq!(found, (secs(lasts), ends_by_chance), "{schedule}");
+    }
+}
+
+/// Five standard deviations of a Poisson process of 10,000 requests are 500.
+#[test]
+fn bound_on_requests_leaves_room_for_chance() {
+    let steady = Step::steady(rate("1000/s"), secs(10));
+    let constant = Schedule::new(vec![steady.clone()]);
+    assert_eq!(constant.requests_max(), 10_000);
+    assert_eq!(constant.clone().with_warmup(secs(1)).unwrap().requests_max(), 11_000);
+    let poisson = Schedule::new(vec![steady.with_arrivals(ArrivalProcess::Poisson)]);
+    assert_eq!(poisson.requests_max(), 10_505);
+    // A process of a few requests has more than its mean, too: 4 and 10, in whole requests.
+    assert_eq!(one("4/s", secs(1), ArrivalProcess::Poisson).requests_max(), 4 + 10 + 5);
+    assert_eq!(poisson.with_requests_max(100).requests_max(), 100 + 50 + 5);
+}
+
+#[test]
+fn expected_requests_before_a_time_are_those_due_earlier() {
+    let steps =
+        vec![Step::steady(rate("100/s"), secs(10)), Step::burst(5), Step::steady(rate("10/s"), secs(10))];
+    let schedule = Schedule::new(steps).with_warmup(secs(2)).unwrap();
+    let nanosecond = Duration::from_nanos(1);
+    for (time, expected) in [
+        (Duration::ZERO, 0.0),
+        (secs(1), 100.0),
+        (secs(2), 200.0),
+        (secs(7), 700.0),
+        // The burst is due at the end of the first step, and not before it.
+        (secs(12), 1_200.0),
+        (secs(12) + nanosecond, 1_205.0),
+        (secs(17), 1_255.0),
+        (secs(22), 1_305.0),
+        (secs(100), 1_305.0),
+    ] {
+        let found = schedule.expected_before(time);
+        assert!((found - expected).abs() < 1e-6, "{found} before {time:?}, not {expected}");
+    }
+}
+
+/// The first measured request is due when the warm-up ends.
+#[cfg(feature = "http")]
+#[test]
+fn requests_of_the_warmup_are_those_due_before_its_end() {
+    let constant = one("100/s", secs(10), ArrivalProcess::Constant);
+    assert_eq!(constant.warmup_arrivals(Seed(1)), 0);
+    assert_eq!(constant.with_warmup(secs(2)).unwrap().warmup_arrivals(Seed(1)), 200);
+    for seed in 1..=5 {
+        let poisson = one("100/s", secs(10), ArrivalProcess::Poisson);
+        let measured = poisson.due_times(Seed(seed)).count() as u64;
+        let warm = poisson.with_warmup(secs(5)).unwrap();
+        let all = warm.due_times(Seed(seed)).count() as u64;
+        assert_eq!(warm.warmup_arrivals(Seed(seed)), all - measured, "{seed}");
+        assert!((400..600).contains(&(all - measured)), "{seed}: 500 are expected");
+    }
+}
+
+#[test]
+fn largest_burst_is_within_the_limit_on_requests() {
+    let bursts = Schedule::new(vec![Step::burst(30), Step::pause(secs(1)), Step::burst(200), Step::burst(7)]);
+    assert_eq!(bursts.burst_max(), 200);
+    assert_eq!(bursts.clone().with_requests_max(50).burst_max(), 50);
+    assert_eq!(bursts.with_requests_max(1_000).burst_max(), 200);
+    assert_eq!(one("100/s", secs(10), ArrivalProcess::Constant).with_requests_max(50).burst_max(), 0);
+}
+
+#[test]
 fn shares_of_a_poisson_process_add_up_to_it() {
     let steps = [("2000/s", 20), ("500/s", 20)];
     let step = |(text, lasts)| Step::steady(rate(text), secs(lasts)).with_arrivals(ArrivalProcess::Poisson);

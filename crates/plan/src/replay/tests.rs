@@ -273,3 +273,129 @@ fn entry_needs_its_reserved_bytes_until_it_is_stored() {
         assert_eq!(run(&trace, CacheSetup { reserved_bytes, ..in_bytes }).hits, hits, "{reserved_bytes}");
     }
 }
+
+/// Notes what a policy is shown. It evicts nothing.
+struct Shown<const FUTURE: bool>(Vec<(&'static str, Access)>);
+
+impl<const FUTURE: bool> EvictionPolicy for Shown<FUTURE> {
+    const KNOWS_FUTURE: bool = FUTURE;
+
+    fn new(_: &PolicySetup) -> Self {
+        Self(Vec::new())
+    }
+
+    fn on_hit(&mut self, access: &Access) {
+        self.0.push(("hit", *access));
+    }
+
+    fn evict(&mut self, _: &Access) -> Option<Key> {
+        None
+    }
+
+    fn on_insert(&mut self, access: &Access) {
+        self.0.push(("insert", *access));
+    }
+
+    fn on_update(&mut self, access: &Access) {
+        self.0.push(("update", *access));
+    }
+
+    fn on_remove(&mut self, _: Key) {}
+}
+
+fn shown<const FUTURE: bool, T>(
+    trace: &Trace,
+    setup: &CacheSetup,
+    of: impl Fn(&Access) -> T,
+) -> Vec<(&'static str, T)> {
+    let mut cache = CacheReplay::<Shown<FUTURE>>::new(trace, setup, None);
+    cache.run_timed(trace);
+    cache.policy.0.iter().map(|(event, access)| (*event, of(access))).collect()
+}
+
+/// A policy that prefers short ttls sees that of the value that it has, and of the one that replaces it.
+#[test]
+fn policy_is_shown_the_ttl_of_the_found_value() {
+    // Loaded at 100 for 300, and served stale until 800; loaded at 500 for 700.
+    let trace = with_ttls(&[(100, Some(300)), (200, None), (500, Some(700)), (900, None)]);
+    let ttl_ms = |access: &Access| access.ttl_ns / MS;
+    let logged = CacheSetup { ttl: Ttl::Logged { default_ns: 0 }, ..setup(0, 400, 0) };
+    assert_eq!(
+        shown::<false, _>(&trace, &logged, ttl_ms),
+        [("insert", 300), ("hit", 300), ("hit", 300), ("update", 700), ("hit", 700)]
+    );
+    // A value that never expires.
+    let for_ever = CacheSetup { latency_ns: MS, ..CacheSetup::of(Capacity::Entries(10)) };
+    let shown = shown::<false, _>(&at(&[0, 10]), &for_ever, |access| access.ttl_ns);
+    assert_eq!(shown, [("insert", u64::MAX), ("hit", u64::MAX)]);
+}
+
+/// A load ends after other requests for its key: the next one is the first that has not come yet.
+#[test]
+fn policy_that_knows_the_future_is_shown_requests_after_the_end_of_the_load() {
+    use Exchange::Planned;
+    // The load of 0 lasts until 30, with the request of 10; the requests 4 and 6 come later. That of 1 lasts from 20 to 50.
+    let requests = [(0, 0), (10, 0), (20, 1), (40, 0), (60, 1), (70, 0), (80, 1)];
+    let trace = exchanges(&requests.map(|(time_ms, key)| (time_ms, key, Planned)));
+    let next = |access: &Access| (access.position, access.next);
+    assert_eq!(
+        shown::<true, _>(&trace, &setup(1_000, 0, 30), next),
+        [
+            ("insert", (1, 4)),
+            ("hit", (4, 6)),
+            ("insert", (3, 5)),
+            ("hit", (5, 7)),
+            ("hit", (6, NEVER)),
+            ("hit", (7, NEVER)),
+        ]
+    );
+    // No request comes after the end of the load.
+    let trace = exchanges(&[(0, 0, Planned), (10, 0, Planned), (40, 1, Planned)]);
+    assert_eq!(shown::<true, _>(&trace, &setup(1_000, 0, 30), next), [("insert", (1, NEVER))]);
+}
+
+/// The answer to a HEAD is about the value that was stored when it was sent.
+#[test]
+fn head_does_not_freshen_a_value_that_was_loaded_meanwhile() {
+    use Exchange::{Head, Planned};
+    // Loaded at 30, stale from 130. The load of 140 ends at 170, and the HEAD of 150 at 180: the value of 170 is stale from 270.
+    let trace = exchanges(&[(0, 0, Planned), (140, 0, Planned), (150, 0, Head), (275, 0, Planned)]);
+    let replay = run(&trace, setup(100, 50, 30));
+    assert_eq!((replay.hits, replay.stale, replay.forwarded, replay.loads), (0, 2, 1, 4));
+    assert_eq!(replay.age_max_ns, 110 * MS);
+}
+
+/// Nothing says when a value that never expires was loaded.
+#[test]
+fn greatest_age_is_0_without_lifetimes_and_latency() {
+    let never = CacheSetup::of(Capacity::Bytes(1_000));
+    // Small objects leave no marker, and a large one leaves none if the proxy has no markers.
+    for (entry_max, marker_bytes) in [(None, 0), (Some(100), 60)] {
+        let replay = run(&at(&[0, 50, 100]), CacheSetup { entry_max, marker_bytes, ..never });
+        assert_eq!((replay.hits, replay.age_max_ns), (2, 0), "{marker_bytes}");
+    }
+    let mut builder = TraceBuilder::new(usize::MAX, 1);
+    for (time_ms, key, bytes) in [(0, b"a", 10), (1, b"b", 500), (50, b"a", 10)] {
+        builder.push(&NewRequest { bytes: Some(bytes), ..NewRequest::read(time_ms * MS + 1, key) });
+    }
+    let replay = run(&builder.finish(), CacheSetup { entry_max: Some(100), ..never });
+    assert_eq!((replay.hits, replay.age_max_ns), (1, 0));
+    // With a clock it is that of the oldest answer.
+    let replay = run(&at(&[0, 50, 100]), CacheSetup { latency_ns: 20 * MS, ..never });
+    assert_eq!((replay.hits, replay.age_max_ns), (2, 80 * MS));
+}
+
+/// A sixteenth of the room, and 1 MiB at most, unless the proxy has another limit.
+#[test]
+fn largest_entry_of_a_room_in_bytes() {
+    for (capacity, max_object, expected) in [
+        (Capacity::Bytes(16_000), None, Some(1_000)),
+        (Capacity::Bytes(1 << 30), None, Some(1 << 20)),
+        (Capacity::Bytes(16_000), Some(2_000), Some(2_000)),
+        (Capacity::Bytes(16_000), Some(20_000), Some(16_000)),
+        (Capacity::Entries(16_000), None, None),
+        (Capacity::Entries(16_000), Some(2_000), None),
+    ] {
+        assert_eq!(capacity.entry_max(max_object), expected, "{capacity:?} {max_object:?}");
+    }
+}

@@ -449,6 +449,10 @@ mod tests {
             "/@scope/name@1.0.0/index.min.js;v=1",
             "/group%2Fproject.git/-/raw/main/.env",
             "/.well-known/%7Eacme",
+            // A separator alone is not dots, and neither is a percent sign before text.
+            "/a/;/b",
+            "/@/(/",
+            "/sale/%25off",
         ] {
             assert!(!key(path).is_ambiguous(), "{path}");
         }
@@ -472,6 +476,9 @@ mod tests {
             ("https", "example.com.:443", "https://example.com/p?q"),
             ("http", ".", "http://./p?q"),
             ("http", "a*b", "http://a*b/p?q"),
+            // A port that is not a number stays as it is: it is not another one.
+            ("http", "example.com:08x", "http://example.com:08x/p?q"),
+            ("http", "example.com:0x50", "http://example.com:0x50/p?q"),
         ] {
             let key = CacheKey::new(scheme, authority, "/p?q");
             assert_eq!(key.as_str(), expected);

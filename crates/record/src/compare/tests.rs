@@ -157,35 +157,47 @@ fn figure_of_invalid_measurements_is_open() {
         for run in runs.iter_mut().take(count) {
             let invalid = vec!["the generator was the bottleneck".to_owned()];
             run.http = Some(HttpFigures { invalid, has_invalid_counts, ..HttpFigures::default() });
+            let LoadFigures::Open(open) = &mut run.load else { unreachable!("an open load") };
+            open.finished_ms *= 3.0;
         }
         with_runs(record(ClockKind::Live, "1s at 1000/s", &times), runs)
     };
     let comparison = compared(&valid, &invalid(false, 4)).unwrap();
-    assert_eq!(of_finished(&comparison).verdict, ChangeVerdict::Open);
+    let finished = of_finished(&comparison);
+    assert_eq!(finished.verdict, ChangeVerdict::Open);
+    assert!(
+        (29.9..30.1).contains(&finished.after) && finished.interval.is_none(),
+        "it is shown: {finished:?}"
+    );
     assert_eq!((comparison.result(), comparison.verdict()), ("unknown", Verdict::Inconclusive));
     let failed = comparison.changes.iter().find(|change| change.metric.name == "failed").unwrap();
     assert_eq!(failed.verdict, ChangeVerdict::Same, "a count");
     assert_eq!(comparison.differences, ["invalid measurements: 0 -> 4"]);
     let comparison = compared(&valid, &invalid(false, 1)).unwrap();
-    assert_eq!(of_finished(&comparison).verdict, ChangeVerdict::Same, "of the three others");
+    let finished = of_finished(&comparison);
+    assert_eq!(finished.verdict, ChangeVerdict::Same, "of the three others");
+    assert!((9.99..10.01).contains(&finished.after), "{finished:?}");
     let comparison = compared(&invalid(true, 4), &valid).unwrap();
     assert!(comparison.changes.iter().all(|change| change.verdict == ChangeVerdict::Open));
+}
+
+/// Repeats that differ in the memory and the cpu of the proxy.
+fn usages(usages: &[(u64, f64)]) -> (Record, Results) {
+    let (record, _) = record(ClockKind::Live, "1s at 1000/s", &vec![(0, 10.0); usages.len()]);
+    let mut results = Results::default();
+    for (run, (mib, cpu)) in record.runs.iter().zip(usages) {
+        let mut fold = results.fold(None);
+        let usage = [(Role::Proxy, Usage { rss_bytes: mib << 20, cpu: *cpu })].into();
+        fold.add(&Interval { usage, ..Interval::default() });
+        results.add(run, fold);
+    }
+    (record, results)
 }
 
 /// Five runs of one proxy had 24 to 34 MiB.
 #[test]
 fn memory_of_one_run_is_open() {
-    let of = |mib: &[u64]| {
-        let (record, _) = record(ClockKind::Live, "1s at 1000/s", &vec![(0, 10.0); mib.len()]);
-        let mut results = Results::default();
-        for (run, mib) in record.runs.iter().zip(mib) {
-            let mut fold = results.fold(None);
-            let usage = [(Role::Proxy, Usage { rss_bytes: mib << 20, cpu: 0.1 })].into();
-            fold.add(&Interval { usage, ..Interval::default() });
-            results.add(run, fold);
-        }
-        (record, results)
-    };
+    let of = |mib: &[u64]| usages(&mib.iter().map(|mib| (*mib, 0.1)).collect::<Vec<_>>());
     for (before, after, verdict) in [
         (&[30][..], &[34][..], ChangeVerdict::Open),
         (&[30], &[300], ChangeVerdict::Worse),
@@ -195,6 +207,60 @@ fn memory_of_one_run_is_open() {
         let comparison = compared(&of(before), &of(after)).unwrap();
         let memory = comparison.changes.iter().find(|change| change.metric.name == MEMORY).unwrap();
         assert_eq!(memory.verdict, verdict, "{before:?} {after:?}");
+    }
+}
+
+/// 3.07 times as much is 2.17 standard deviations beyond the minimum effect, which one comparison in 33 is by chance. It would be
+/// decided alone, but several metrics share the chance of a false verdict.
+#[test]
+fn metrics_of_two_records_share_the_chance_of_a_false_verdict() {
+    let judged = |after: (u64, f64)| compared(&usages(&[(30, 0.1)]), &usages(&[after])).unwrap().changes;
+    let of_usage = |changes: Vec<Change>| -> Vec<Change> {
+        changes.into_iter().filter(|change| change.metric.name.starts_with("proxy.")).collect()
+    };
+    let open = judged((92, 0.307));
+    let estimated = open.iter().filter(|change| change.interval.is_some()).count();
+    assert_eq!(estimated, 4, "{open:?}");
+    for (change, ratio) in of_usage(open).into_iter().zip([92.0 / 30.0, 3.07]) {
+        assert_eq!(change.verdict, ChangeVerdict::Open, "{change:?}");
+        // A fourth of 5 %: 2.497705 standard deviations of 0.35 sqrt(2).
+        let (low, high) = change.interval.unwrap();
+        let factor = (2.497_705 * 0.35 * 2.0_f64.sqrt()).exp();
+        assert!((low * factor - ratio).abs() < 1e-4 && (high / factor - ratio).abs() < 1e-4, "{change:?}");
+    }
+    let far = of_usage(judged((30_000, 100.0)));
+    assert!(far.iter().all(|change| change.verdict == ChangeVerdict::Worse), "{far:?}");
+}
+
+#[test]
+fn figures_of_a_change_are_means_of_the_repeats() {
+    let before = record(ClockKind::Live, "1s at 1000/s", &[(10, 10.0), (30, 40.0)]);
+    let after = record(ClockKind::Live, "1s at 1000/s", &[(60, 40.0), (100, 160.0)]);
+    let comparison = compared(&before, &after).unwrap();
+    let figures = |name: &str| {
+        let change = comparison.changes.iter().find(|change| change.metric.name == name).unwrap();
+        [change.before, change.after, change.ratio.unwrap()]
+    };
+    // Geometric means of times, and arithmetic ones of counts.
+    for (name, expected) in [("finished", [20.0, 80.0, 4.0]), ("failed", [20.0, 80.0, 4.0])] {
+        for (found, expected) in figures(name).into_iter().zip(expected) {
+            assert!((found - expected).abs() < 1e-9, "{name}: {found}, not {expected}");
+        }
+    }
+    let none = record(ClockKind::Live, "1s at 1000/s", &[(0, 10.0)]);
+    for (before, after) in [(&none, &after), (&after, &none)] {
+        assert_eq!(compared(before, after).unwrap().changes[0].ratio, None, "of `failed`");
+    }
+}
+
+/// ln(12.214028 / 10) is 0.2, so that the standard deviation of two logarithms is 0.2 / sqrt(2).
+#[test]
+fn noise_is_that_of_the_more_varied_record_without_figures_of_0() {
+    let quiet = record(ClockKind::Live, "1s at 1000/s", &[(0, 10.0), (0, 10.0)]);
+    let noisy = record(ClockKind::Live, "1s at 1000/s", &[(0, 10.0), (0, 0.0), (0, 12.214_028)]);
+    for (before, after) in [(&quiet, &noisy), (&noisy, &quiet)] {
+        let noise = compared(before, after).unwrap().noise["finished"];
+        assert!((noise - 0.141_421).abs() < 1e-5, "{noise}");
     }
 }
 
@@ -216,6 +282,9 @@ fn counts_are_compared_in_every_pair_of_repeats() {
     assert_eq!(failed(&[0, 0], &[50, 40]), ChangeVerdict::Worse);
     assert_eq!(failed(&[400], &[300]), ChangeVerdict::Better);
     assert_eq!(failed(&[0, 0], &[50, 0]), ChangeVerdict::Open);
+    assert_eq!(failed(&[400], &[0]), ChangeVerdict::Better, "none after is not the same as before");
+    // Two standard deviations are 2 sqrt(50 + 65), 21, and 2 sqrt(50 + 80), 23.
+    assert_eq!([failed(&[50], &[65]), failed(&[50], &[80])], [ChangeVerdict::Open, ChangeVerdict::Worse]);
     assert_eq!(
         failed(&[80, 20], &[80, 20]),
         ChangeVerdict::Same,
@@ -269,6 +338,16 @@ fn few_requests_change_a_hit_ratio_by_chance() {
     assert_eq!(verdict(&of(8, 2), &of(7, 3)), ChangeVerdict::Open);
     assert_eq!(verdict(&of(8_000, 2_000), &of(7_000, 3_000)), ChangeVerdict::Worse);
     assert_eq!(verdict(&of(8_000, 2_000), &of(8_010, 1_990)), ChangeVerdict::Same);
+    // Few misses vary by little: 0.05 is six standard deviations of 1,000 requests, and less than two of 100.
+    assert_eq!(verdict(&of(990, 10), &of(940, 60)), ChangeVerdict::Worse);
+    assert_eq!(verdict(&of(99, 1), &of(94, 6)), ChangeVerdict::Open);
+}
+
+#[test]
+fn numbers_have_decimals_only_if_they_are_not_whole() {
+    let of = |name: &str, figure| shown(Metric::named(name).unwrap(), figure);
+    assert_eq!([of("failed", 4.0), of("hit_ratio", 1.0), of("hit_ratio", 0.25)], ["4", "1", "0.2500"]);
+    assert_eq!(of("finished", 12.5), format_milliseconds(12.5));
 }
 
 #[test]

@@ -252,7 +252,10 @@ fn claims_of_a_file_share_the_chance_of_a_false_verdict() {
     let open = "t/1/a.finished < 6.1ms";
     assert!((level(&[open]) - 0.95).abs() < 1e-9);
     assert!((level(&[open, "t/1/b.finished < 9.1ms"]) - 0.95).abs() < 1e-9, "the other one is decided first");
+    assert!((level(&[open, "b.finished < 8.9ms"]) - 0.95).abs() < 1e-9, "refuted in both tests");
     assert!((level(&[open, "t/1/a.finished < 6.2ms"]) - 0.975).abs() < 1e-9, "both are open");
+    // 3.1 % in each test (Student's t of 5.91 with 2 degrees of freedom, at 9/10 of alpha) is 6.1 % in one of two.
+    assert!((level(&[open, "a.finished < 4.5ms"]) - 0.975).abs() < 1e-9, "not refuted in one of two tests");
     assert!((level(&[open, "source_loads == 1"]) - 0.95).abs() < 1e-9, "counts are exact");
 }
 

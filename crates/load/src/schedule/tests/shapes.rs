@@ -45,6 +45,19 @@ fn ramp_follows_its_quadratic() {
     );
 }
 
+/// The first requests of a long ramp are few among a thousand million: no time is a difference of large numbers.
+#[test]
+fn first_requests_of_a_ramp_over_a_month_are_due_to_the_nanosecond() {
+    let lasts = secs(2_591_999);
+    let up = ramp(0, 797, lasts);
+    for n in [1, 2, 3, 10, 1_000] {
+        // The count is 797 t^2 / 2T.
+        let expected = (2.0 * n as f64 * lasts.as_secs_f64() / 797.0).sqrt() * 1e9;
+        let found = up.due(n).as_nanos() as f64;
+        assert!((found - expected).abs() <= 1.0, "{n}: {found}, not {expected}");
+    }
+}
+
 #[test]
 fn nearly_flat_ramp_is_steady() {
     let steep = Step::ramp(rate("1000000000/1000s"), rate("1000000001/1000s"), secs(3_600));
@@ -99,6 +112,11 @@ fn sine_may_reach_zero() {
         let cubic = (6.0 / (500.0 * omega * omega)).cbrt();
         assert!((after.as_secs_f64() / cubic - 1.0).abs() < 0.01, "{after:?}, not {cubic}s");
     }
+}
+
+#[test]
+fn phases_of_a_sine_have_names_in_the_order_of_the_wave() {
+    assert_eq!(SineStart::ALL.map(SineStart::name), ["mean-up", "peak", "mean-down", "trough"]);
 }
 
 #[test]

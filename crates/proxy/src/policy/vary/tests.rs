@@ -75,6 +75,9 @@ fn weighted_choices_are_normalised() {
         ("accept-language", "en, de", "en, de;q=0.9", false),
         ("accept-language", "en;q=0.50", "en ; Q=0.5", true),
         ("accept-language", "en;q=1.5", "en", false),
+        // A weight has three digits at most: origins may read a longer one in different ways.
+        ("accept-language", "en, de;q=0.501", "en, de;q=0.5", false),
+        ("accept-language", "en, de;q=0.5000", "en, de;q=0.5", false),
         ("accept-language", "en, en", "en", true),
         ("accept-language", "en, de;q=0", "en", false),
         ("accept-encoding", "gzip, br", "br,gzip", true),
