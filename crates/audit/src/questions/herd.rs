@@ -124,11 +124,8 @@ pub(super) async fn leader_stalls(audit: &Audit) -> Answer {
             format_duration(PATIENCE / 2)
         )
     } else {
-        format!(
-            "The users who came after it had the page after {} at most; {}.",
-            format_duration(waited),
-            counted(loads)
-        )
+        let half = format_duration(waited);
+        format!("Half of the users who came after it had the page after {half}; {loads} loads in all.")
     };
     Answer::new(mark, text)
         .with("loads", loads)

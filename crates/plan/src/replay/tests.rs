@@ -371,7 +371,7 @@ fn greatest_age_is_0_without_lifetimes_and_latency() {
     let never = CacheSetup::of(Capacity::Bytes(1_000));
     // Small objects leave no marker, and a large one leaves none if the proxy has no markers.
     for (entry_max, marker_bytes) in [(None, 0), (Some(100), 60)] {
-        let replay = run(&at(&[0, 50, 100]), CacheSetup { entry_max, marker_bytes, ..never });
+        let replay = run(&at(&[0, 50, 100]), CacheSetup { marker_bytes, entry_max, ..never });
         assert_eq!((replay.hits, replay.age_max_ns), (2, 0), "{marker_bytes}");
     }
     let mut builder = TraceBuilder::new(usize::MAX, 1);
