@@ -151,8 +151,8 @@ struct Moves {
 }
 
 impl Moves {
-    /// False: the place was taken by the old share.
-    fn add(&mut self, number: usize, next: ShareMove) -> bool {
+    /// True if the move is accepted, also for a repeat of an accepted move. False: the place was taken by the old share.
+    fn accept(&mut self, number: usize, next: ShareMove) -> bool {
         let is_next = number == self.list.len() && next.from >= self.taken;
         if is_next {
             self.list.push(next);
@@ -305,7 +305,7 @@ impl Agent {
         let Some(current) = current.as_ref().filter(|current| current.id == *run) else {
             return AgentReply::Refused("it has ended".to_owned());
         };
-        if current.moves.lock().unwrap_or_else(PoisonError::into_inner).add(number, next) {
+        if current.moves.lock().unwrap_or_else(PoisonError::into_inner).accept(number, next) {
             AgentReply::Accepted
         } else {
             AgentReply::Refused("its new share reached it too late".to_owned())
@@ -345,8 +345,8 @@ impl Agent {
         let _ = self.client.publish(subject.to_owned(), encoded(message)).await;
     }
 
-    /// The file of `--out`. The error is the reason.
-    fn sample_file(&self, current: &AgentRun, load: &LoadTest) -> Result<Option<SampleFile>, String> {
+    /// Creates the file of `--out`; `None`: the agent was started without it. The error is the reason.
+    fn create_sample_file(&self, current: &AgentRun, load: &LoadTest) -> Result<Option<SampleFile>, String> {
         let Some(folder) = &self.options.samples else { return Ok(None) };
         let run = current.id.as_str();
         let path = folder.join(format!("{run}-{}-{}.json", self.options.name, self.id));

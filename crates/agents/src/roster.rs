@@ -56,7 +56,7 @@ pub(crate) struct AgentTotals {
 /// The seconds by which a record may be behind.
 const BEHIND_MAX_S: u64 = 30;
 /// Records that may wait for an earlier one. More are lost: the run is invalid anyway.
-const EARLY_MAX: usize = 1_000;
+const EARLY_RECORDS_MAX: usize = 1_000;
 
 impl Roster {
     /// Agents with these names; all have just been seen.
@@ -94,7 +94,7 @@ impl Roster {
             state.fail("its record cannot be right".to_owned());
             return;
         }
-        if record.number() < state.next || state.end.is_some() || state.early.len() >= EARLY_MAX {
+        if record.number() < state.next || state.end.is_some() || state.early.len() >= EARLY_RECORDS_MAX {
             return;
         }
         state.early.insert(record.number(), record);

@@ -78,7 +78,7 @@ impl<'a> ActiveRun<'a> {
             let control = agent.client.subscribe(subject.control(&current.id)).await;
             let control = control.map_err(|_| "it has no connection".to_owned())?;
             let load = agent.fetch(&current.id, share).await?;
-            let samples = agent.sample_file(current, &load)?;
+            let samples = agent.create_sample_file(current, &load)?;
             Ok::<_, String>((control, load, samples))
         };
         let fetched = within(FETCH_TIMEOUT, fetching).await;
