@@ -54,9 +54,13 @@ fn command(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// The path on Debian, which is often not in `PATH`, or the name.
-fn program(path: &'static str) -> &'static str {
-    if Path::new(path).exists() { path } else { path.rsplit('/').next().unwrap_or(path) }
+/// The path on Debian, which is often not in `PATH`, if a file is there; else the name.
+fn path_or_name(debian_path: &'static str) -> &'static str {
+    if Path::new(debian_path).exists() {
+        debian_path
+    } else {
+        debian_path.rsplit('/').next().unwrap_or(debian_path)
+    }
 }
 
 fn nginx(Settings { folder, port, origin }: Settings<'_>) -> io::Result<Vec<String>> {
@@ -83,14 +87,14 @@ location / {{ proxy_pass http://{origin}; proxy_cache pages; }}
     );
     fs::write(folder.join("nginx.conf"), configuration)?;
     let folder = folder.to_string_lossy();
-    Ok(command(&[program("/usr/sbin/nginx"), "-p", &folder, "-e", "stderr", "-c", "nginx.conf"]))
+    Ok(command(&[path_or_name("/usr/sbin/nginx"), "-p", &folder, "-e", "stderr", "-c", "nginx.conf"]))
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "other servers write files")]
 fn varnish(Settings { folder, port, origin }: Settings<'_>) -> io::Result<Vec<String>> {
     let (listen, origin) = (format!("127.0.0.1:{port}"), origin.to_string());
     let work = folder.join("varnish").to_string_lossy().into_owned();
-    let varnishd = program("/usr/sbin/varnishd");
+    let varnishd = path_or_name("/usr/sbin/varnishd");
     Ok(command(&[
         varnishd,
         "-F",
@@ -128,7 +132,7 @@ server origin {origin}
     );
     let file = folder.join("haproxy.cfg");
     fs::write(&file, configuration)?;
-    Ok(command(&[program("/usr/sbin/haproxy"), "-db", "-f", &file.to_string_lossy()]))
+    Ok(command(&[path_or_name("/usr/sbin/haproxy"), "-db", "-f", &file.to_string_lossy()]))
 }
 
 fn squid(Settings { folder, port, origin }: Settings<'_>) -> io::Result<Vec<String>> {
@@ -149,7 +153,7 @@ shutdown_lifetime 1 seconds
     );
     let file = folder.join("squid.conf");
     fs::write(&file, configuration)?;
-    Ok(command(&[program("/usr/sbin/squid"), "--foreground", "-f", &file.to_string_lossy()]))
+    Ok(command(&[path_or_name("/usr/sbin/squid"), "--foreground", "-f", &file.to_string_lossy()]))
 }
 
 impl std::fmt::Debug for Preset {
