@@ -311,7 +311,7 @@ impl Circuit {
             LoadOutcome::Answered => {
                 round.answered += 1;
                 if round.answered >= self.config.probes {
-                    let ramp = self.ramp(now);
+                    let ramp = self.new_ramp(now);
                     self.evidence = Evidence::default();
                     self.failed_probes = FailedProbes::default();
                     self.enter(CircuitState::Closed { window: ResultWindow::default(), ramp });
@@ -344,12 +344,13 @@ impl Circuit {
             let mut window = ResultWindow::default();
             window.push(load.identity, now, true, &self.config);
             // Without a ramp if no trial has failed: then the source answered, and only the suspects were refused.
-            let ramp = if self.trials.failed == 0 { None } else { self.ramp(now) };
+            let ramp = if self.trials.failed == 0 { None } else { self.new_ramp(now) };
             self.enter(CircuitState::Closed { window, ramp });
         }
     }
 
-    fn ramp(&self, now: Time) -> Option<AdmissionRamp> {
+    /// A ramp that begins now; `None`: the configuration has none.
+    fn new_ramp(&self, now: Time) -> Option<AdmissionRamp> {
         let Breaker { ramp, probes, .. } = self.config;
         (!ramp.is_zero()).then(|| AdmissionRamp::new(now + ramp, probes))
     }

@@ -57,8 +57,8 @@ pub(super) struct QueryBounds {
 }
 
 /// The hash of a tag.
-pub(super) fn tag(name: &str) -> u32 {
-    crc32fast::hash(name.as_bytes())
+pub(super) fn tag_hash(tag: &str) -> u32 {
+    crc32fast::hash(tag.as_bytes())
 }
 
 impl Envelope {
@@ -74,7 +74,7 @@ impl Envelope {
             took: micros(kept.load_duration),
             is_negative: kept.is_negative,
             is_expired: false,
-            tags: kept.tags.iter().map(|name| tag(name)).collect(),
+            tags: kept.tags.iter().map(|tag| tag_hash(tag)).collect(),
             body: kept.body.clone(),
         }
     }

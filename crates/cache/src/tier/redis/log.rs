@@ -6,7 +6,7 @@ use bytes::Bytes;
 use foldhash::quality::FixedState;
 use hashbrown::HashMap;
 
-use super::{clock::Micros, envelope::tag};
+use super::{clock::Micros, envelope::tag_hash};
 use crate::{
     invalidation::Invalidation,
     tier::{InvalidationTarget, TierEvent},
@@ -58,7 +58,7 @@ impl InvalidationTimes {
                 Invalidation::Hard | Invalidation::Fallback,
             )
             | TierEvent::Written(key, _) => OutdatedTarget::Key(key.clone()),
-            TierEvent::Invalidated(InvalidationTarget::Tag(name), _) => OutdatedTarget::Tag(tag(name)),
+            TierEvent::Invalidated(InvalidationTarget::Tag(name), _) => OutdatedTarget::Tag(tag_hash(name)),
             TierEvent::Invalidated(InvalidationTarget::All, _) => return self.forget_before(at),
             TierEvent::Invalidated(InvalidationTarget::Key(key), Invalidation::Soft) => {
                 OutdatedTarget::KeySoftly(key.clone())
@@ -131,7 +131,10 @@ mod tests {
         log.add(&hard(InvalidationTarget::Key(key(1))), 100);
         log.add(&hard(InvalidationTarget::Tag("sport".to_owned())), 200);
         assert!(log.outdates(&key(1), &[], 99) && !log.outdates(&key(1), &[], 100));
-        assert!(log.outdates(&key(2), &[tag("sport")], 199) && !log.outdates(&key(2), &[tag("wales")], 199));
+        assert!(
+            log.outdates(&key(2), &[tag_hash("sport")], 199)
+                && !log.outdates(&key(2), &[tag_hash("wales")], 199)
+        );
         log.add(&TierEvent::Invalidated(InvalidationTarget::Key(key(4)), Invalidation::Soft), 250);
         assert_eq!(log.validity(&key(4), &[], 249), Validity::Expired);
         assert_eq!(log.validity(&key(4), &[], 250), Validity::Valid);
@@ -164,7 +167,7 @@ mod tests {
         events.iter().for_each(|event| log.add(event, 100));
         log.clear();
         for number in 1..=3 {
-            assert_eq!(log.validity(&key(number), &[tag("sport")], 0), Validity::Valid, "key {number}");
+            assert_eq!(log.validity(&key(number), &[tag_hash("sport")], 0), Validity::Valid, "key {number}");
         }
         log.add(&events[0], 50);
         assert!(log.outdates(&key(1), &[], 49) && !log.outdates(&key(1), &[], 50));
