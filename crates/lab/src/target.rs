@@ -184,7 +184,7 @@ impl Environment {
         if let Some(documents) = self.documents.borrow().get(source) {
             return Ok(Rc::clone(documents));
         }
-        let documents = Rc::new(self.runtime.documents(source.open())?);
+        let documents = Rc::new(self.runtime.open_documents(source.open())?);
         self.documents.borrow_mut().insert(source.clone(), Rc::clone(&documents));
         Ok(documents)
     }
@@ -198,7 +198,7 @@ impl Environment {
         let url = self.services.url(service)?;
         if let Some(documents) = documents {
             let url: SourceUrl = url.parse()?;
-            self.runtime.documents(url.fill(documents))?;
+            self.runtime.open_documents(url.fill(documents))?;
         }
         Ok(())
     }

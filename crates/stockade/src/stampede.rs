@@ -24,7 +24,7 @@ pub fn stampede(mut args: StampedeArgs) -> Result<Exit, CommandError> {
     let documents = args.docs_from.as_deref().map(documents::read_jsonl).transpose()?;
     let runtime =
         EngineRuntime::new(if url.kind().is_simulated { ClockKind::Virtual } else { ClockKind::Live })?;
-    let document_set = runtime.documents(match &documents {
+    let document_set = runtime.open_documents(match &documents {
         Some(documents) => url.fill(documents),
         None => url.open(),
     })?;

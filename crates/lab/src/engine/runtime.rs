@@ -133,7 +133,7 @@ impl EngineRuntime {
     /// Opens a source and lists its documents. In real time it also warms the source up: uncounted fetches open
     /// connections, prepare statements and start threads. Otherwise the first burst, which has the same
     /// strategy in each run, would include that time.
-    pub fn documents(&self, source: OpenFuture<'_>) -> Result<DocumentSet, EngineError> {
+    pub fn open_documents(&self, source: OpenFuture<'_>) -> Result<DocumentSet, EngineError> {
         const WARM_UP_FETCHES: usize = 64;
         match &self.clock {
             RunClock::Live(tokio) => tokio.block_on(async {
