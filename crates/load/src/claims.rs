@@ -22,7 +22,7 @@ impl Summary {
         // Its exact extremes are those of the successes alone.
         let open =
             OpenFigures { response: None, ..self.open_figures(self.schedule_end - self.measured_from) };
-        let run = Run { load: LoadFigures::Open(open), ..self.run(None) };
+        let run = Run { load: LoadFigures::Open(open), ..self.run_record(None) };
         let whole = FoldPart {
             outcomes: run.outcomes,
             times: tally.times.clone(),

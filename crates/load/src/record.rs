@@ -131,7 +131,7 @@ impl<'a> LoadRecord<'a> {
     ) -> Result<(), StorageError> {
         let Self { mut record, mut results, fold, plan, recorder, failed, mut observer, .. } = self;
         let users = Some(plan.connections_max()).filter(|connections| *connections > 0);
-        let run = summary.run(users);
+        let run = summary.run_record(users);
         results.add(&run, fold);
         record.runs.push(run);
         record.interrupted = was_cancelled;
@@ -165,7 +165,7 @@ fn measured_time(plan: &Plan) -> Option<Duration> {
 
 impl Summary {
     /// The record of the measured part, whose cache reports nothing but the outcomes in its headers.
-    pub(crate) fn run(&self, users: Option<usize>) -> Run {
+    pub(crate) fn run_record(&self, users: Option<usize>) -> Run {
         let tally = &self.measured;
         let duration = self.schedule_end - self.measured_from;
         let http = HttpFigures { users, stats_provider: StatsProvider::Unavailable, ..self.http_figures() };
