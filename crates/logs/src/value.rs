@@ -100,27 +100,27 @@ pub(crate) fn is_hit(cache_status: &[u8]) -> bool {
     (has(b"hit") && !has(b"refresh")) || others.into_iter().any(has)
 }
 
-/// The use of a response that its origin allows a shared cache.
+/// The caching of a response by a shared cache, as its origin declares it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reuse {
+pub(crate) struct DeclaredCaching {
     /// That of `s-maxage`, else of `max-age`.
     pub ttl: Option<Duration>,
     /// False: `no-store`, `no-cache` or `private`.
     pub is_shareable: bool,
 }
 
-impl Reuse {
+impl DeclaredCaching {
     pub const UNKNOWN: Self = Self { ttl: None, is_shareable: true };
 }
 
-impl Default for Reuse {
+impl Default for DeclaredCaching {
     fn default() -> Self {
         Self::UNKNOWN
     }
 }
 
 /// Reads the value of `Cache-Control`.
-pub(crate) fn reuse(cache_control: &str) -> Reuse {
+pub(crate) fn declared_caching(cache_control: &str) -> DeclaredCaching {
     let (mut max_age, mut shared, mut is_shareable) = (None, None, true);
     for directive in cache_control.split(',') {
         let (name, value) = directive.split_once('=').unwrap_or((directive, ""));
@@ -134,7 +134,7 @@ pub(crate) fn reuse(cache_control: &str) -> Reuse {
             _ => {}
         }
     }
-    Reuse { ttl: shared.or(max_age), is_shareable }
+    DeclaredCaching { ttl: shared.or(max_age), is_shareable }
 }
 
 /// The operation of a trace, in any case.
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn reuse_is_that_of_a_shared_cache() {
+    fn declared_caching_is_that_of_a_shared_cache() {
         for (text, seconds, is_shareable) in [
             ("max-age=60", Some(60), true),
             ("public, Max-Age=\"60\"", Some(60), true),
@@ -226,8 +226,8 @@ mod tests {
             ("max-age=soon", None, true),
             ("-", None, true),
         ] {
-            let expected = Reuse { ttl: seconds.map(Duration::from_secs), is_shareable };
-            assert_eq!(reuse(text), expected, "{text}");
+            let expected = DeclaredCaching { ttl: seconds.map(Duration::from_secs), is_shareable };
+            assert_eq!(declared_caching(text), expected, "{text}");
         }
     }
 

@@ -12,7 +12,7 @@ use crate::{
     logged::{LoggedKey, LoggedRequest, Operation},
     request,
     time::TimeParser,
-    value::{self, Problem, Reuse},
+    value::{self, DeclaredCaching, Problem},
 };
 
 /// Lines of JSON may be among its lines.
@@ -139,7 +139,7 @@ fn visit_json(line: &JsonLine<'_>, at_ns: Option<u64>, visit: &mut Visit<'_>) ->
         Some((_, JsonValue::Text(host))) if !matches!(&**host, "" | "-") => Some(&**host),
         _ => None,
     };
-    let Reuse { ttl, is_shareable } = json_reuse(line);
+    let DeclaredCaching { ttl, is_shareable } = json_declared_caching(line);
     visit(LoggedRequest {
         at_ns,
         operation: Operation::of_method(method),
@@ -202,8 +202,8 @@ fn json_size(line: &JsonLine<'_>) -> Result<Option<u64>, Problem> {
     size.map_err(|problem| format!("`{name}`: {problem}").into())
 }
 
-fn json_reuse(line: &JsonLine<'_>) -> Reuse {
-    let fresh_for = |ttl| Reuse { ttl, ..Reuse::UNKNOWN };
+fn json_declared_caching(line: &JsonLine<'_>) -> DeclaredCaching {
+    let fresh_for = |ttl| DeclaredCaching { ttl, ..DeclaredCaching::UNKNOWN };
     match line.find(JsonField::Lifetime).map(|(_, value)| value) {
         Some(JsonValue::Number(number)) => {
             let seconds = number.as_f64().filter(|seconds| (0.0..LIFETIME_SECONDS_MAX).contains(seconds));
@@ -211,9 +211,9 @@ fn json_reuse(line: &JsonLine<'_>) -> Reuse {
         }
         Some(JsonValue::Text(text) | JsonValue::List(Some(text))) => match value::number(text.as_bytes()) {
             Some(seconds) => fresh_for(Some(Duration::from_secs(seconds))),
-            None => value::reuse(text),
+            None => value::declared_caching(text),
         },
-        _ => Reuse::UNKNOWN,
+        _ => DeclaredCaching::UNKNOWN,
     }
 }
 

@@ -97,8 +97,9 @@ impl Entry {
         let (bytes, status) = (bytes.map(|bytes| bytes as u64), response.status.map(|status| status as u16));
         logged.bytes = bytes.map(value::checked_size).transpose()?;
         logged.status = status.filter(|status| (100..1_000).contains(status));
-        let reuse = header(&response.headers, "cache-control").map(value::reuse).unwrap_or_default();
-        (logged.ttl, logged.is_shareable) = (reuse.ttl, reuse.is_shareable);
+        let caching =
+            header(&response.headers, "cache-control").map(value::declared_caching).unwrap_or_default();
+        (logged.ttl, logged.is_shareable) = (caching.ttl, caching.is_shareable);
         let millis = self.time.filter(|millis| (0.0..MILLISECONDS_MAX).contains(millis));
         let agent = header(&self.request.headers, "user-agent").map(str::as_bytes);
         logged.user_agent = agent.and_then(value::known);

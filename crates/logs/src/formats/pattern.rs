@@ -17,7 +17,7 @@ use crate::{
     logged::{LoggedKey, LoggedRequest, Operation},
     request,
     time::TimeParser,
-    value::{self, Problem, Reuse},
+    value::{self, DeclaredCaching, Problem},
 };
 
 pub(crate) const PATTERN: FormatKind = FormatKind {
@@ -217,7 +217,7 @@ struct Values<'a> {
     at_ns: Option<u64>,
     status: Option<u16>,
     bytes: Option<u64>,
-    reuse: Reuse,
+    declared_caching: DeclaredCaching,
     service_time: Option<Duration>,
     is_hit: bool,
     user_agent: Option<&'a [u8]>,
@@ -276,7 +276,7 @@ impl<'a> Values<'a> {
             Value::Host(_) => self.host = known,
             Value::Status => self.status = value::status(text),
             Value::Size(_) => self.bytes = value::size(text)?,
-            Value::CacheControl(_) => self.reuse = value::reuse(&value::lossy(text)),
+            Value::CacheControl(_) => self.declared_caching = value::declared_caching(&value::lossy(text)),
             // The last one that is known.
             Value::ServiceTime { unit_ns, .. } => {
                 self.service_time = value::duration(text, *unit_ns).or(self.service_time);
@@ -327,8 +327,8 @@ impl<'a> Values<'a> {
             operation: Operation::of_method(method),
             status: self.status,
             bytes: self.bytes,
-            ttl: self.reuse.ttl,
-            is_shareable: self.reuse.is_shareable,
+            ttl: self.declared_caching.ttl,
+            is_shareable: self.declared_caching.is_shareable,
             // The time of a hit is that of the cache.
             service_time: self.service_time.filter(|_| !self.is_hit),
             user_agent: self.user_agent,
