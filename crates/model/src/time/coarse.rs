@@ -53,11 +53,11 @@ pub(super) fn precise_nanos() -> u64 {
 
 /// Notices a runtime whose clock is not the machine's: its time, in nanoseconds since the epoch, differs from that of the ticker.
 #[inline]
-pub(super) fn compare(nanos: u64) {
+pub(super) fn examine_clock_if_apart(precise_nanos: u64) {
     const LATE_NANOS_MAX: u64 = 100_000_000;
     let ticked = COARSE.now.load(Ordering::Relaxed);
     // Wraps for a time before the tick.
-    if nanos.wrapping_sub(ticked) > LATE_NANOS_MAX && ticked != RESTING {
+    if precise_nanos.wrapping_sub(ticked) > LATE_NANOS_MAX && ticked != RESTING {
         examine_clock();
     }
 }
