@@ -132,7 +132,7 @@ async fn add_recipes(state: &OriginState, time: &Precise, body: Incoming) -> Buf
         Err(error) => error,
     };
     let status = match &error {
-        AddRecipesError::Fetch(_) => StatusCode::BAD_GATEWAY,
+        AddRecipesError::ContentFetch(_) => StatusCode::BAD_GATEWAY,
         AddRecipesError::ContentsTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
         AddRecipesError::Recipe(_) | AddRecipesError::NeverListensAgain => StatusCode::BAD_REQUEST,
     };

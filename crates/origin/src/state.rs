@@ -64,7 +64,7 @@ pub enum AddRecipesError {
     Recipe(#[from] Box<RecipeError>),
     /// A content could not be fetched.
     #[error(transparent)]
-    Fetch(#[from] FetchError),
+    ContentFetch(#[from] FetchError),
     /// No request could reach the origin any more, not even one that changes the recipes.
     #[error(
         "every route refuses connections in its last stage, or until stages are started, so no request could change that: \
@@ -85,7 +85,7 @@ pub enum AddRecipesError {
 impl From<FetchFailure> for AddRecipesError {
     fn from(failure: FetchFailure) -> Self {
         match failure {
-            FetchFailure::Unavailable(error) => Self::Fetch(error),
+            FetchFailure::Unavailable(error) => Self::ContentFetch(error),
             FetchFailure::TooLarge => Self::ContentsTooLarge { bytes: CONTENTS_BYTES_MAX + 1 },
         }
     }

@@ -197,7 +197,9 @@ impl CommandError {
                 matches!(error, LoadTestError::Trust(_) | LoadTestError::ConnectionLimit(_))
             }
             #[cfg(feature = "http")]
-            Self::Origin(OriginStartError::Recipes(error)) => !matches!(error, AddRecipesError::Fetch(_)),
+            Self::Origin(OriginStartError::Recipes(error)) => {
+                !matches!(error, AddRecipesError::ContentFetch(_))
+            }
             #[cfg(feature = "http")]
             Self::Origin(error) => matches!(error, OriginStartError::Certificate(_)),
             // A configuration that cannot be used is usage; an address that is taken is not.
