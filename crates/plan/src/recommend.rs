@@ -14,7 +14,7 @@ use crate::{
     peaks::Peaks,
     policy::Policy,
     replay::{Capacity, Replay, Ttl},
-    routes::{Candidates, PlannedCache, RoutePlan, RouteTtls},
+    routes::{Candidates, PlannedCache, RouteTtlPlan, RouteTtls},
     trace::Trace,
 };
 
@@ -63,7 +63,7 @@ pub struct Recommendation {
     /// The largest entry that is stored, in bytes; `None`: the default of the cache.
     pub max_object: Option<u64>,
     /// Routes with a ttl of their own. All figures are with them.
-    pub routes: RoutePlan,
+    pub routes: RouteTtlPlan,
 }
 
 /// The loads of an empty cache.
@@ -156,7 +156,7 @@ pub fn recommend(
         Some(ttl_max_ns) => size_and_routes(whole, curve, settings, memory, ttl_max_ns),
         None => {
             let chosen = || sizes[enough(sizes, &exact_loads(whole, curve, settings))];
-            (memory.unwrap_or_else(chosen), RoutePlan::default())
+            (memory.unwrap_or_else(chosen), RouteTtlPlan::default())
         }
     };
     let settings = &CurveSettings { routes: routes.ttls(whole), ..settings.clone() };
@@ -208,7 +208,7 @@ fn size_and_routes(
     settings: &CurveSettings,
     memory: Option<Capacity>,
     ttl_max_ns: u64,
-) -> (Capacity, RoutePlan) {
+) -> (Capacity, RouteTtlPlan) {
     let sampled = outlook::sample(whole);
     let trace = sampled.as_ref().unwrap_or(whole);
     let cache =

@@ -199,7 +199,7 @@ pub enum Evidence {
 
 /// The routes of a plan, compared with the one ttl of the plan.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct RoutePlan {
+pub struct RouteTtlPlan {
     /// At most five, the most requested first.
     pub routes: Vec<PlannedRoute>,
     /// The share of the loads that they save.
@@ -210,7 +210,7 @@ pub struct RoutePlan {
     pub is_sampled: bool,
 }
 
-impl RoutePlan {
+impl RouteTtlPlan {
     /// The ttls, as this trace numbers its routes.
     #[must_use]
     pub fn ttls(&self, trace: &Trace) -> RouteTtls {
@@ -261,9 +261,9 @@ impl PlannedCache<'_> {
     }
 
     /// The routes that save loads or bytes in this cache.
-    pub(crate) fn routes(&self, trace: &Trace, Candidates { savers, shorter }: &Candidates) -> RoutePlan {
+    pub(crate) fn routes(&self, trace: &Trace, Candidates { savers, shorter }: &Candidates) -> RouteTtlPlan {
         if savers.is_empty() {
-            return RoutePlan::default();
+            return RouteTtlPlan::default();
         }
         let one_ttl = self.replay(trace, []);
         let saved = |routes: &[&PlannedRoute]| {
@@ -291,11 +291,11 @@ impl PlannedCache<'_> {
             }
         }
         if !pays(total) {
-            return RoutePlan::default();
+            return RouteTtlPlan::default();
         }
         let [loads_saved, bytes_saved] = total;
         let routes = chosen.into_iter().cloned().collect();
-        RoutePlan { routes, loads_saved, bytes_saved, is_sampled: !trace.is_whole() }
+        RouteTtlPlan { routes, loads_saved, bytes_saved, is_sampled: !trace.is_whole() }
     }
 }
 

@@ -33,7 +33,7 @@ fn planned(log: &str, options: &PlanOptions) -> CachePlan {
     testing::planned(log, None, &KeyRules::default(), options).expect("a plan")
 }
 
-fn routes(plan: &CachePlan) -> &RoutePlan {
+fn routes(plan: &CachePlan) -> &RouteTtlPlan {
     &plan.recommendation.as_ref().expect("a cache").routes
 }
 

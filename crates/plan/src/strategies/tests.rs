@@ -49,7 +49,7 @@ fn recommendation(trace: &Trace) -> Recommendation {
         requests_per_s_max: Peak::of(0, 1.0, 1.0),
         age_max_ns: 1_500 * MS,
         max_object: None,
-        routes: crate::routes::RoutePlan::default(),
+        routes: crate::routes::RouteTtlPlan::default(),
     }
 }
 
