@@ -48,25 +48,25 @@ pub struct Upload<B> {
 pub struct UploadShare {
     slots: Arc<Lock<UploadSlots>>,
     /// Buffered blocks of [`BUFFERED_BYTES_MAX`] beyond the first of each upload.
-    blocks: Arc<Lock<SharedBudget>>,
+    blocks: Arc<Lock<SharedUnits>>,
     queue_timeout: Duration,
 }
 
 /// A number of units that clients share.
-struct SharedBudget {
-    max: usize,
-    taken: ClientCounts,
+struct SharedUnits {
+    units_max: usize,
+    units_taken: ClientCounts,
 }
 
 /// Blocks of one upload, until it is dropped.
 struct BlockLease {
-    of: Arc<Lock<SharedBudget>>,
+    of: Arc<Lock<SharedUnits>>,
     client: Client,
     blocks: usize,
 }
 
 struct UploadSlots {
-    budget: SharedBudget,
+    units: SharedUnits,
     /// A dropped sender has given up its place.
     queue: FairQueue<oneshot::Sender<UploadPermit>>,
     last_id: u64,
@@ -84,20 +84,20 @@ struct UploadWaiter<'a> {
     id: u64,
 }
 
-impl SharedBudget {
-    fn new(max: usize) -> Self {
-        Self { max, taken: ClientCounts::default() }
+impl SharedUnits {
+    fn new(units_max: usize) -> Self {
+        Self { units_max, units_taken: ClientCounts::default() }
     }
 
     fn free(&self) -> usize {
-        self.max - self.taken.total()
+        self.units_max - self.units_taken.total()
     }
 
     /// Takes a unit, if the client may have one more.
     fn try_take(&mut self, client: Client) -> bool {
-        let may_take = self.taken.may_take(client, self.free());
+        let may_take = self.units_taken.may_take(client, self.free());
         if may_take {
-            self.taken.add(client);
+            self.units_taken.add(client);
         }
         may_take
     }
@@ -106,17 +106,17 @@ impl SharedBudget {
 impl UploadSlots {
     /// The waiting client whose turn it is.
     fn next_client(&self) -> Option<Client> {
-        self.queue.next(&self.budget.taken, self.budget.free())
+        self.queue.next(&self.units.units_taken, self.units.free())
     }
 
     fn try_take(&mut self, client: Client) -> bool {
-        self.next_client().is_none() && self.budget.try_take(client)
+        self.next_client().is_none() && self.units.try_take(client)
     }
 
     /// The next waiter, which gets a slot.
     fn grant_next(&mut self) -> Option<(oneshot::Sender<UploadPermit>, Client)> {
         let client = self.next_client()?;
-        self.budget.taken.add(client);
+        self.units.units_taken.add(client);
         self.queue.pop(client).map(|waiter| (waiter, client))
     }
 }
@@ -133,7 +133,7 @@ impl BlockLease {
     fn shrink_to(&mut self, blocks: usize) {
         if self.blocks > blocks {
             let mut all = self.of.lock();
-            (blocks..self.blocks).for_each(|_| all.taken.remove(self.client));
+            (blocks..self.blocks).for_each(|_| all.units_taken.remove(self.client));
             self.blocks = blocks;
         }
     }
@@ -149,7 +149,7 @@ impl Drop for UploadPermit {
     fn drop(&mut self) {
         let granted = {
             let mut slots = self.slots.lock();
-            slots.budget.taken.remove(self.client);
+            slots.units.units_taken.remove(self.client);
             iter::from_fn(|| slots.grant_next()).collect::<Vec<_>>()
         };
         for (waiter, client) in granted {
@@ -176,11 +176,11 @@ impl UploadShare {
         queue_timeout: Duration,
     ) -> Self {
         let slots = UploadSlots {
-            budget: SharedBudget::new(responses_max.div_ceil(2)),
+            units: SharedUnits::new(responses_max.div_ceil(2)),
             queue: FairQueue::new(waiting_max),
             last_id: 0,
         };
-        let blocks = SharedBudget::new(connections_max);
+        let blocks = SharedUnits::new(connections_max);
         Self { slots: Arc::new(Lock::new(slots)), blocks: Arc::new(Lock::new(blocks)), queue_timeout }
     }
 
@@ -370,7 +370,7 @@ mod tests {
                 assert!(read(upload).await == content(bytes), "{bytes} in parts of {part}");
             }
         }
-        assert_eq!(share.blocks.lock().taken.total(), 0);
+        assert_eq!(share.blocks.lock().units_taken.total(), 0);
         let body = Full::new(Bytes::from(content(BUFFERED_BYTES_MAX + 1)));
         let upload = Upload::begin(body, &share, A).await.expect("a beginning");
         assert!(upload.rest.is_some(), "one of known length need not be read");
@@ -384,7 +384,7 @@ mod tests {
             uploads.push(begin(1 << 20, 1 << 16, &share, A).await);
         }
         // Three quarters: three whole ones, and a part of the fourth.
-        assert_eq!(share.blocks.lock().taken.count(A), 48);
+        assert_eq!(share.blocks.lock().units_taken.count(A), 48);
         assert_eq!(uploads.iter().filter(|upload| upload.size_hint().exact().is_some()).count(), 3);
         let of_b = begin(10 * BUFFERED_BYTES_MAX, 1 << 16, &share, B).await;
         assert!(of_b.size_hint().exact().is_some(), "there is room for another client");
@@ -392,7 +392,7 @@ mod tests {
         for upload in uploads {
             assert!(read(upload).await == content(1 << 20), "those without room are whole, too");
         }
-        assert_eq!(share.blocks.lock().taken.total(), 0);
+        assert_eq!(share.blocks.lock().units_taken.total(), 0);
     }
 
     #[test]
