@@ -126,16 +126,16 @@ pub fn compare(
     min_effect: f64,
 ) -> Result<RecordComparison, UnlikeRecords> {
     let cells = common_cells(before, after)?;
-    let mut open: Vec<OpenChange> = Vec::new();
+    let mut unjudged: Vec<UnjudgedChange> = Vec::new();
     for (test, arm) in &cells {
         let metrics = COMPARED.iter().filter_map(|(name, wanted)| Some((Metric::named(name)?, *wanted)));
-        open.extend(metrics.filter_map(|(metric, wanted)| {
-            OpenChange::of(before, after, (test, arm), metric, wanted, min_effect)
+        unjudged.extend(metrics.filter_map(|(metric, wanted)| {
+            UnjudgedChange::of(before, after, (test, arm), metric, wanted, min_effect)
         }));
     }
-    let p_values: Vec<f64> = open.iter().filter_map(OpenChange::p_value).collect();
+    let p_values: Vec<f64> = unjudged.iter().filter_map(UnjudgedChange::p_value).collect();
     let mut alphas = holm(&p_values, FAMILY_ERROR_RATE).into_iter();
-    let changes = open
+    let changes = unjudged
         .into_iter()
         .map(|change| {
             let alpha = change.estimate.as_ref().and_then(|_| alphas.next());
@@ -213,7 +213,7 @@ impl RecordComparison {
 }
 
 /// A change before its verdict.
-struct OpenChange {
+struct UnjudgedChange {
     test: String,
     arm: String,
     metric: &'static Metric,
@@ -255,7 +255,7 @@ fn chance_variance(metric: &Metric, evidence: &Evidence, figure: f64) -> f64 {
     if variance.is_finite() { variance } else { 0.0 }
 }
 
-impl OpenChange {
+impl UnjudgedChange {
     /// `None`: one of the records has no figure.
     fn of(
         before: Compared<'_>,

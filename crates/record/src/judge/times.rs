@@ -141,7 +141,7 @@ impl AssignmentEffects {
     }
 
     /// The least alpha whose interval lies in one of the regions.
-    fn p_value(&self, regions: &[Region]) -> f64 {
+    fn p_value_within_any(&self, regions: &[Region]) -> f64 {
         if self.effects.repeats.is_empty() {
             return f64::INFINITY;
         }
@@ -233,7 +233,9 @@ impl TimedComparison {
 
     /// True if an assignment refutes it.
     pub(super) fn is_refuted(&self, alpha: f64) -> bool {
-        self.assignments.iter().any(|assignment| assignment.p_value(&self.regions.refuting) <= alpha)
+        self.assignments
+            .iter()
+            .any(|assignment| assignment.p_value_within_any(&self.regions.refuting) <= alpha)
     }
 
     /// Adds a repeat in progress with the bounds of its sides so far, and returns whether that refutes it.
@@ -252,7 +254,7 @@ impl TimedComparison {
             return f64::INFINITY;
         }
         let all = |regions: &[Region]| -> Vec<f64> {
-            self.assignments.iter().map(|assignment| assignment.p_value(regions)).collect()
+            self.assignments.iter().map(|assignment| assignment.p_value_within_any(regions)).collect()
         };
         let supported = all(&self.regions.supporting).into_iter().fold(0.0, f64::max);
         let refuted = all(&self.regions.refuting).into_iter().fold(f64::INFINITY, f64::min);
@@ -275,16 +277,18 @@ impl TimedComparison {
 
     fn decide(&self, alpha: f64) -> (Verdict, Option<&AssignmentEffects>) {
         let is_supported =
-            |assignment: &AssignmentEffects| assignment.p_value(&self.regions.supporting) <= alpha;
+            |assignment: &AssignmentEffects| assignment.p_value_within_any(&self.regions.supporting) <= alpha;
         // One assignment is enough to refute: the chance of a false verdict is divided among them.
         let is_refuted = |assignment: &AssignmentEffects| {
-            assignment.p_value(&self.regions.refuting) <= self.alpha_of_one(alpha)
+            assignment.p_value_within_any(&self.regions.refuting) <= self.alpha_of_one(alpha)
         };
         let by_refuting = |a: &&AssignmentEffects, b: &&AssignmentEffects| {
-            a.p_value(&self.regions.refuting).total_cmp(&b.p_value(&self.regions.refuting))
+            a.p_value_within_any(&self.regions.refuting)
+                .total_cmp(&b.p_value_within_any(&self.regions.refuting))
         };
         let by_supporting = |a: &&AssignmentEffects, b: &&AssignmentEffects| {
-            a.p_value(&self.regions.supporting).total_cmp(&b.p_value(&self.regions.supporting))
+            a.p_value_within_any(&self.regions.supporting)
+                .total_cmp(&b.p_value_within_any(&self.regions.supporting))
         };
         if let Some(refuted) =
             self.assignments.iter().filter(|assignment| is_refuted(assignment)).min_by(by_refuting)

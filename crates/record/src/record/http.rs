@@ -164,17 +164,18 @@ pub struct Usage {
     pub cpu: f64,
 }
 
-/// The cache's state at the end of a second.
+/// The cache's state at the end of a second: two gauges and two counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheContents {
     pub entries: u64,
     /// Bytes that its limit counts, if it has a limit in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// Since the cache started.
+    /// A counter since the cache started: how often its limit was reached and a share of it cleared. Without a share to clear, each
+    /// eviction counts.
     #[serde(default)]
     pub reclaims: u64,
-    /// Requests that waited for another request's load, since the cache started.
+    /// A counter since the cache started: requests that have waited for another request's load.
     #[serde(default)]
     pub waiters: u64,
 }
