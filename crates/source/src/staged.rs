@@ -58,14 +58,14 @@ struct StagedState {
 enum StagedFetch<'a, R: Runtime> {
     /// Before the start: a response at this time, not counted.
     NotStarted(Time),
-    Admitted(FetchGuard<'a, R>),
+    Admitted(AwaitedFetch<'a, R>),
     /// No response; the fetch ends when its caller cancels it.
-    Unanswered(FetchGuard<'a, R>),
+    Unanswered(AwaitedFetch<'a, R>),
     Refused(&'static str),
 }
 
 /// A fetch with a waiting caller. After a cancel it uses its worker until `ends_at`.
-struct FetchGuard<'a, R: Runtime> {
+struct AwaitedFetch<'a, R: Runtime> {
     staged: &'a StagedSource<R>,
     ends_at: Time,
     fails: bool,
@@ -180,17 +180,17 @@ impl<R: Runtime> StagedSource<R> {
         StagedFetch::Admitted(self.enter(state, now, ends_at, fails))
     }
 
-    fn enter(&self, state: &mut StagedState, now: Time, ends_at: Time, fails: bool) -> FetchGuard<'_, R> {
+    fn enter(&self, state: &mut StagedState, now: Time, ends_at: Time, fails: bool) -> AwaitedFetch<'_, R> {
         while state.abandoned.peek().is_some_and(|ends_at| ends_at.0 <= now) {
             state.abandoned.pop();
         }
         state.awaited += 1;
         state.concurrent_max = state.concurrent_max.max(state.awaited + state.abandoned.len());
-        FetchGuard { staged: self, ends_at, fails }
+        AwaitedFetch { staged: self, ends_at, fails }
     }
 }
 
-impl<R: Runtime> Drop for FetchGuard<'_, R> {
+impl<R: Runtime> Drop for AwaitedFetch<'_, R> {
     fn drop(&mut self) {
         let mut state = self.staged.state();
         state.awaited -= 1;
@@ -216,9 +216,9 @@ impl<R: Runtime> Source for StagedSource<R> {
                 }
                 StagedFetch::Unanswered(_visit) => pending().await,
                 StagedFetch::Refused(reason) => failed(reason),
-                StagedFetch::Admitted(guard) => {
-                    self.runtime.sleep_until(guard.ends_at).await;
-                    if guard.fails {
+                StagedFetch::Admitted(fetch) => {
+                    self.runtime.sleep_until(fetch.ends_at).await;
+                    if fetch.fails {
                         failed("it answered with an error")
                     } else {
                         self.source.fetch(id).await

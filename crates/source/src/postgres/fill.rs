@@ -16,7 +16,7 @@ const BATCH: usize = 100;
 pub(super) async fn fill(server: &PostgresLocation, documents: &[NamedDocument]) -> Result<(), OpenError> {
     let (time, table) = (Live::new(), &server.table);
     let (client, mut connection) = server.connect(&time, server.tls()?).await?;
-    connection.run(begin(table, &client)).await?;
+    connection.run(begin_with_lock(table, &client)).await?;
     let types = connection.run(table.types(&client)).await?;
     let types = types.map_err(|reason| server.remote.unusable(reason))?;
     let stored =
@@ -43,7 +43,7 @@ pub(super) async fn fill(server: &PostgresLocation, documents: &[NamedDocument])
 }
 
 /// Begins a transaction, creates the table if it is missing, and locks it against other writers.
-async fn begin(table: &DocumentTable, client: &Client) -> Result<(), Error> {
+async fn begin_with_lock(table: &DocumentTable, client: &Client) -> Result<(), Error> {
     let DocumentTable { name, key, body } = table;
     client.batch_execute("BEGIN").await?;
     // A user with the right to write need not have the right to create.
