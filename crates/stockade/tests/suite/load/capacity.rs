@@ -52,7 +52,7 @@ fn search_reports_its_lowest_and_highest_rate() {
         (output.code, output.stdout.as_str()),
         (98, "p50 < 10ms: does not hold at 20/s, the lowest rate of the search\n")
     );
-    assert!(output.stderr.contains("p50 < 10ms: it was 3"), "{output:?}");
+    assert!(output.stderr.contains("p50 < 10ms: it was "), "{output:?}");
     let output = search("failed == 0", &["--to", "40/s"]);
     if output.code == 0 {
         assert_eq!(output.stdout, "failed == 0: holds at 40/s, the highest rate of the search\n");
