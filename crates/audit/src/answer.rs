@@ -20,7 +20,7 @@ pub enum Mark {
     Unknown,
 }
 
-/// What a cache did, and how well that is.
+/// The behaviour of a cache in one test, with its mark.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub mark: Mark,

@@ -1,4 +1,4 @@
-//! What the origin of an audit does, path by path, and the requests that it saw.
+//! The script of an audit's origin: a case for each test, with the requests that reached it.
 
 use std::{
     collections::HashMap,
@@ -9,7 +9,7 @@ use std::{
 
 use http::{HeaderValue, StatusCode, header::CACHE_CONTROL, request::Parts};
 use stockade_model::time::{Live, Runtime, Time};
-use stockade_origin::{ResponseEnding, Script, ScriptedResponse};
+use stockade_origin::{Script, ScriptedResponse};
 
 /// The bytes of a page, unless a case needs others.
 const PAGE_BYTES: usize = 4_096;
@@ -20,7 +20,7 @@ pub(crate) struct CaseScript {
     cases: Mutex<HashMap<String, Arc<Case>>>,
 }
 
-/// A part of the origin that serves one test: what it answers, and what it was asked.
+/// The pages of one test at the origin, and the requests for them.
 pub(crate) struct Case {
     name: String,
     respond: Box<dyn Fn(&OriginRequest) -> ScriptedResponse + Send + Sync>,
@@ -85,7 +85,7 @@ impl Case {
 
     /// The number of requests so far.
     pub(crate) fn loads(&self) -> usize {
-        self.seen().len()
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     fn respond(&self, at: Time) -> ScriptedResponse {
@@ -108,9 +108,4 @@ pub(crate) fn page(
     let mut response = ScriptedResponse { latency, ..ScriptedResponse::ok(body) };
     response.headers.insert(CACHE_CONTROL, HeaderValue::from_static(cache_control));
     response
-}
-
-/// The same page, which ends otherwise.
-pub(crate) fn ending(response: ScriptedResponse, ending: ResponseEnding) -> ScriptedResponse {
-    ScriptedResponse { ending, ..response }
 }

@@ -21,5 +21,5 @@ pub use answer::{Answer, Mark};
 pub use preset::{PRESETS, Preset, RunningPreset};
 pub use questions::{QUESTIONS, Question};
 pub use server::CacheServer;
-pub use setup::{Audit, AuditError, AuditReport};
+pub use setup::{AuditError, AuditOrigin, AuditReport};
 pub use stockade_services::ServiceError;

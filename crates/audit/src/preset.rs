@@ -3,7 +3,7 @@
 use std::{fs, io, net::SocketAddr, path::Path};
 
 use stockade_model::{named, registry::Registry};
-use stockade_services::{ProgramServer, ServiceError};
+use stockade_services::{ProgramServer, ServiceError, path_or_name};
 
 /// A server that an audit can start.
 pub struct Preset {
@@ -19,11 +19,11 @@ named!(Preset, "preset");
 pub static PRESETS: Registry<Preset> = Registry::new(&[
     Preset { name: "nginx", summary: "proxy_cache with its defaults (Debian: nginx)", configure: nginx },
     Preset { name: "varnish", summary: "the built-in VCL (Debian: varnish)", configure: varnish },
-    Preset { name: "haproxy", summary: "the cache of HTX (Debian: haproxy)", configure: haproxy },
+    Preset { name: "haproxy", summary: "cache-use and cache-store (Debian: haproxy)", configure: haproxy },
     Preset { name: "squid", summary: "an accelerator with its defaults (Debian: squid)", configure: squid },
 ]);
 
-/// What a configuration needs to know.
+/// The values in a configuration.
 struct Settings<'a> {
     folder: &'a Path,
     port: u16,
@@ -43,24 +43,21 @@ impl Preset {
 }
 
 impl RunningPreset {
+    /// The port of the cache on the loopback.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.0.port()
+    }
+
     /// The URL of the cache.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.0.port())
+        format!("http://127.0.0.1:{}", self.port())
     }
 }
 
 fn command(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
-}
-
-/// The path on Debian, which is often not in `PATH`, if a file is there; else the name.
-fn path_or_name(debian_path: &'static str) -> &'static str {
-    if Path::new(debian_path).exists() {
-        debian_path
-    } else {
-        debian_path.rsplit('/').next().unwrap_or(debian_path)
-    }
 }
 
 fn nginx(Settings { folder, port, origin }: Settings<'_>) -> io::Result<Vec<String>> {

@@ -14,7 +14,7 @@ pub struct Question {
     pub text: &'static str,
     /// Few requests and long waits: it is examined at the same time as the others of its group, which follow one another.
     pub(crate) mostly_waits: bool,
-    pub(crate) ask: for<'a> fn(&'a Audit) -> Pin<Box<dyn Future<Output = Answer> + 'a>>,
+    pub(crate) ask: for<'a> fn(&'a Audit<'a>) -> Pin<Box<dyn Future<Output = Answer> + 'a>>,
 }
 
 /// In the order of reports.

@@ -1,9 +1,9 @@
-//! Which server a cache is, by the fields of its responses.
+//! The program of a cache, recognised by the fields of its responses.
 
 use http::HeaderMap;
 use serde::Serialize;
 
-/// A cache's program.
+/// The program of a cache, as far as its responses state it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CacheServer {
     /// In lower case, such as `nginx`. Absent: unknown.

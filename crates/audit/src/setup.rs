@@ -45,17 +45,20 @@ pub enum AuditError {
     StoresNothing { url: String },
 }
 
-/// The origin and the users of an audit.
-pub struct Audit {
-    pub(crate) users: Users,
+/// The origin of an audit, to which the cache has to forward.
+pub struct AuditOrigin {
     script: Arc<CaseScript>,
     origin: Origin,
-    url: HttpUrl,
-    /// Of a server that states nothing.
-    server_name: Option<&'static str>,
     /// Different in each audit, so that no page is stored from an earlier one.
     id: String,
     time: Live,
+}
+
+/// The origin and the users of an audit.
+pub(crate) struct Audit<'a> {
+    pub(crate) users: Users,
+    origin: &'a AuditOrigin,
+    url: String,
 }
 
 /// The answers of an audit.
@@ -69,46 +72,53 @@ pub struct AuditReport {
     pub remedies: BTreeMap<&'static str, &'static str>,
 }
 
-impl Audit {
+impl AuditOrigin {
     /// Starts the origin. `id` is different in each audit.
     ///
     /// # Errors
-    /// The address is taken, or certificates cannot be read.
-    pub fn start(url: HttpUrl, origin: SocketAddr, id: String, time: Live) -> Result<Self, AuditError> {
+    /// The address is taken.
+    pub fn start(listen: SocketAddr, id: String, time: Live) -> Result<Self, AuditError> {
         let script = Arc::new(CaseScript::new(time.clone()));
         let options = OriginOptions {
-            listen: origin,
+            listen,
             seed: Seed(1),
             script: Some(Arc::clone(&script) as Arc<_>),
             ..OriginOptions::default()
         };
-        let origin = Origin::start(&options)?;
-        Ok(Self { users: Users::new(&url, time.clone())?, script, origin, url, server_name: None, id, time })
+        Ok(Self { script, origin: Origin::start(&options)?, id, time })
     }
 
     /// The address that the cache has to forward to.
     #[must_use]
-    pub fn origin(&self) -> SocketAddr {
+    pub fn address(&self) -> SocketAddr {
         self.origin.address
     }
 
-    /// Examines the cache at another URL, whose server has this name.
+    /// Asks every question about the cache at a URL. `server_name` is that of a server which states none. `progress` is told of each
+    /// group before it begins.
     ///
     /// # Errors
-    /// Certificates cannot be read.
-    pub fn examine(&mut self, url: HttpUrl, server: &'static str) -> Result<(), AuditError> {
-        self.users = Users::new(&url, self.time.clone())?;
-        (self.url, self.server_name) = (url, Some(server));
-        Ok(())
+    /// The cache does not answer, has another origin, or stores nothing; or the users cannot trust certificates.
+    pub async fn examine(
+        &self,
+        url: &HttpUrl,
+        server_name: Option<&'static str>,
+        progress: impl Fn(&str),
+    ) -> Result<AuditReport, AuditError> {
+        let users = Users::new(url, self.time.clone())?;
+        Audit { users, origin: self, url: url.origin() }.run(server_name, progress).await
     }
+}
 
-    /// Asks every question. `progress` is told of each group before it begins.
-    ///
-    /// # Errors
-    /// The cache does not answer, has another origin, or stores nothing.
-    pub async fn run(&self, progress: impl Fn(&str)) -> Result<AuditReport, AuditError> {
-        let began = self.time.now();
-        let server = self.check().await?;
+impl Audit<'_> {
+    async fn run(
+        &self,
+        server_name: Option<&'static str>,
+        progress: impl Fn(&str),
+    ) -> Result<AuditReport, AuditError> {
+        let time = &self.origin.time;
+        let began = time.now();
+        let server = self.check(server_name).await?;
         let mut answers = Vec::new();
         for group in Question::groups() {
             progress(group);
@@ -120,8 +130,8 @@ impl Audit {
                 Some((question.id, remedy(server.name, question.id, answer.mark)?))
             })
             .collect();
-        let took = self.time.now() - began;
-        Ok(AuditReport { server, url: self.url.origin(), took, answers, remedies })
+        let took = time.now() - began;
+        Ok(AuditReport { server, url: self.url.clone(), took, answers, remedies })
     }
 
     /// The answers of a group, in the order of its questions.
@@ -145,9 +155,9 @@ impl Audit {
         answers
     }
 
-    /// Whether the cache forwards to the origin and stores pages.
-    async fn check(&self) -> Result<CacheServer, AuditError> {
-        let url = self.url.origin();
+    /// Checks that the cache forwards to the origin and stores pages.
+    async fn check(&self, server_name: Option<&'static str>) -> Result<CacheServer, AuditError> {
+        let url = self.url.clone();
         let case = self.case("check", |request| page(request, "max-age=60", Duration::ZERO));
         let mut server = CacheServer::default();
         for _ in 0..2 {
@@ -156,14 +166,12 @@ impl Audit {
                 .result
                 .map_err(|error| AuditError::NoAnswer { url: url.clone(), reason: error.to_string() })?;
             if case.loads() == 0 {
-                let (status, origin) = (response.status().as_u16(), self.origin());
+                let (status, origin) = (response.status().as_u16(), self.origin.address());
                 return Err(AuditError::OtherOrigin { url, status, origin });
             }
             server = CacheServer::of(response.headers());
         }
-        if server.name.is_none() {
-            server.name = self.server_name;
-        }
+        server.name = server.name.or(server_name);
         if case.loads() > 1 {
             return Err(AuditError::StoresNothing { url });
         }
@@ -176,6 +184,6 @@ impl Audit {
         name: &str,
         respond: impl Fn(&OriginRequest) -> ScriptedResponse + Send + Sync + 'static,
     ) -> Arc<Case> {
-        self.script.add(format!("{name}-{}", self.id), respond)
+        self.origin.script.add(format!("{name}-{}", self.origin.id), respond)
     }
 }

@@ -106,7 +106,6 @@ impl GeneratorHealth {
 
 impl Summary {
     /// The summary of these requests, in which nothing else is known.
-    #[cfg(test)]
     pub(crate) fn of(measured: Tally) -> Self {
         Self {
             id: String::new(),

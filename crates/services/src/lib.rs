@@ -37,7 +37,7 @@ pub use nats::NatsServer;
 pub use nginx::NginxServer;
 pub use own_process::in_own_process;
 pub use postgres::PostgresServer;
-pub use process::{ServerProcess, ServiceError, free_port};
+pub use process::{ServerProcess, ServiceError, free_port, path_or_name};
 pub use program::ProgramServer;
 pub use prometheus::PrometheusServer;
 pub use redis::RedisServer;

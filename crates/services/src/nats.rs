@@ -4,13 +4,11 @@ use std::{
     ffi::OsString,
     io::{BufRead, BufReader},
     net::{Ipv4Addr, TcpStream},
-    path::PathBuf,
     time::Duration,
 };
 
-use crate::{RunningServer, ServiceError, server::is_a_server};
+use crate::{RunningServer, ServiceError, process::path_or_name, server::is_a_server};
 
-/// The path on Debian, which is often not in `PATH`.
 const PROGRAM: &str = "/usr/sbin/nats-server";
 
 /// A NATS server without streams.
@@ -35,9 +33,8 @@ impl NatsServer {
 
     /// Restarts the server on the same port, with its streams. Kills it first if it runs.
     pub fn restart(&mut self) -> Result<(), ServiceError> {
-        let program = PathBuf::from(PROGRAM);
-        let program = if program.exists() { program } else { PathBuf::from("nats-server") };
-        let mut command: Vec<OsString> = vec![program.into(), "--jetstream".into(), "--addr".into()];
+        let mut command: Vec<OsString> =
+            vec![path_or_name(PROGRAM).into(), "--jetstream".into(), "--addr".into()];
         command.extend(["127.0.0.1", "--port", &self.port().to_string(), "--store_dir"].map(OsString::from));
         command.push(self.folder().join("streams").into());
         command.extend(self.settings.iter().map(OsString::from));

@@ -1,14 +1,13 @@
 //! nginx, with files that it serves and, with `dav_methods PUT`, accepts.
 
-use std::{
-    ffi::OsString,
-    fs,
-    path::{Path, PathBuf},
+use std::{ffi::OsString, fs, path::PathBuf};
+
+use crate::{
+    RunningServer, ServiceError, certificate,
+    process::{accepts, path_or_name},
+    server::is_a_server,
 };
 
-use crate::{RunningServer, ServiceError, certificate, process::accepts, server::is_a_server};
-
-/// The path on Debian, which is often not in `PATH`.
 const PROGRAM: &str = "/usr/sbin/nginx";
 
 const GENERAL: &str = "\
@@ -82,9 +81,8 @@ impl NginxServer {
     /// Restarts the server on the same port, with its documents. Kills it first if it runs.
     pub fn restart(&mut self) -> Result<(), ServiceError> {
         let folder = self.folder();
-        let program = if Path::new(PROGRAM).exists() { PROGRAM } else { "nginx" };
         let command: [OsString; 7] = [
-            program.into(),
+            path_or_name(PROGRAM).into(),
             "-p".into(),
             folder.into(),
             "-c".into(),

@@ -80,6 +80,16 @@ pub struct ServerProcess {
     server: Pid,
 }
 
+/// The path of a program on Debian, which is often not in `PATH`, if a file is there; else its name.
+#[must_use]
+pub fn path_or_name(debian_path: &'static str) -> &'static str {
+    if Path::new(debian_path).exists() {
+        debian_path
+    } else {
+        debian_path.rsplit('/').next().unwrap_or(debian_path)
+    }
+}
+
 /// A port of the loopback interface that was free a moment ago.
 pub fn free_port() -> Result<u16, ServiceError> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())

@@ -1,9 +1,9 @@
 //! `stockade audit`: examines a cache.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 
 use http::Uri;
-use stockade_audit::{Answer, Audit, AuditReport, Mark, Question};
+use stockade_audit::{Answer, AuditError, AuditOrigin, AuditReport, Mark, Question};
 use stockade_http::{
     client::{HttpUrl, UrlFault},
     server::runtime,
@@ -21,25 +21,23 @@ pub fn audit(args: &AuditArgs) -> Result<Exit, CommandError> {
     // Each user has a connection, and so has each load.
     let _ = ProcessLimits::raised();
     let id = format!("{:08x}", Seed::from_entropy().0 & 0xffff_ffff);
-    let runtime =
-        runtime().map_err(|error| CommandError::Usage(format!("cannot start a runtime: {error}")))?;
-    let report = runtime.block_on(async {
-        let time = Live::new();
-        let Some(preset) = args.preset else {
-            let audit = Audit::start(url(args)?, args.origin_listen, id, time)?;
-            say!("origin: http://{}", audit.origin());
-            return Ok::<_, CommandError>(audit.run(progress).await?);
-        };
-        // The server needs the address of the origin, and the audit the URL of the server.
-        let origin: SocketAddr = (Ipv4Addr::LOCALHOST, 0).into();
-        let mut audit = Audit::start(parsed("http://127.0.0.1:1")?, origin, id, time)?;
-        let server = preset.start(audit.origin())?;
-        say!("{}: {}, origin: http://{}", preset.name, server.url(), audit.origin());
-        audit.examine(parsed(&server.url())?, preset.name)?;
-        Ok(audit.run(progress).await?)
-    })?;
+    let report = runtime().map_err(AuditError::Runtime)?.block_on(report(args, id))?;
     print(&(args.format.render)(&report))?;
     Ok(exit(&report, &args.fail_on))
+}
+
+/// Starts the origin, and the cache if it is a preset, and examines the cache.
+async fn report(args: &AuditArgs, id: String) -> Result<AuditReport, CommandError> {
+    let Some(preset) = args.preset else {
+        let url = url(args)?;
+        let origin = AuditOrigin::start(args.origin_listen, id, Live::new())?;
+        say!("origin: http://{}", origin.address());
+        return Ok(origin.examine(&url, None, progress).await?);
+    };
+    let origin = AuditOrigin::start((Ipv4Addr::LOCALHOST, 0).into(), id, Live::new())?;
+    let server = preset.start(origin.address())?;
+    say!("{}: {}, origin: http://{}", preset.name, server.url(), origin.address());
+    Ok(origin.examine(&parsed(&server.url())?, Some(preset.name), progress).await?)
 }
 
 fn progress(group: &str) {
@@ -79,11 +77,11 @@ fn usage(text: &str, reason: &str) -> CommandError {
 }
 
 fn exit(report: &AuditReport, fail_on: &[FailingAnswer]) -> Exit {
-    let is_bad = |answer: &Answer| matches!(answer.mark, Mark::Weak | Mark::Wrong);
+    let is_at_least = |answer: &Answer, mark| (mark..=Mark::Wrong).contains(&answer.mark);
     let fails = |(question, answer): &(&Question, Answer)| {
         fail_on.iter().any(|what| match what {
-            FailingAnswer::Mark(mark) => is_bad(answer) && answer.mark >= *mark,
-            FailingAnswer::Question(id) => question.id == *id && is_bad(answer),
+            FailingAnswer::Mark(mark) => is_at_least(answer, *mark),
+            FailingAnswer::Question(id) => question.id == *id && is_at_least(answer, Mark::Weak),
         })
     };
     let is_unknown = |(_, answer): &(&Question, Answer)| answer.mark == Mark::Unknown;

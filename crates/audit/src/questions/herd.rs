@@ -4,11 +4,11 @@ use std::{fmt::Write, time::Duration};
 
 use futures_util::future::join;
 use stockade_model::units::format_duration;
-use stockade_origin::ResponseEnding;
+use stockade_origin::{ResponseEnding, ScriptedResponse};
 
 use crate::{
     answer::{Answer, Mark},
-    case::{Case, ending, page},
+    case::{Case, page},
     setup::Audit,
     users::UserRequest,
 };
@@ -21,13 +21,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// From the first request until the others follow it.
 const HEAD_START: Duration = Duration::from_millis(300);
 
-pub(super) async fn cold(audit: &Audit) -> Answer {
+pub(super) async fn cold(audit: &Audit<'_>) -> Answer {
     let case = audit.case("cold", |request| page(request, "max-age=60", LOAD_TIME));
     let herd = audit.users.herd(&case.path("page"), USERS, PATIENCE).await;
     coalesced(&case, &herd, 0, "")
 }
 
-pub(super) async fn expired(audit: &Audit) -> Answer {
+pub(super) async fn expired(audit: &Audit<'_>) -> Answer {
     let case = audit.case("expired", |request| {
         page(request, "max-age=1", if request.number == 0 { Duration::ZERO } else { LOAD_TIME })
     });
@@ -65,7 +65,7 @@ fn coalesced(case: &Case, herd: &[UserRequest], before: usize, more: &str) -> An
     Answer::new(mark, text).with("loads", loads).with("failed", failed).with("slowest_ms", millis(slowest))
 }
 
-pub(super) async fn uncacheable(audit: &Audit) -> Answer {
+pub(super) async fn uncacheable(audit: &Audit<'_>) -> Answer {
     let latency = Duration::from_millis(200);
     let case = audit.case("uncacheable", move |request| page(request, "no-store", latency));
     let herd = audit.users.herd(&case.path("page"), FEW_USERS, PATIENCE).await;
@@ -97,18 +97,18 @@ pub(super) async fn uncacheable(audit: &Audit) -> Answer {
     )
 }
 
-pub(super) async fn slow(audit: &Audit) -> Answer {
+pub(super) async fn slow(audit: &Audit<'_>) -> Answer {
     let case = audit.case("slow", |request| page(request, "max-age=60", Duration::from_secs(12)));
     let herd = audit.users.herd(&case.path("page"), FEW_USERS, PATIENCE).await;
     coalesced(&case, &herd, 0, "")
 }
 
-pub(super) async fn leader_stalls(audit: &Audit) -> Answer {
+pub(super) async fn leader_stalls(audit: &Audit<'_>) -> Answer {
     let case = audit.case("stalls", |request| {
-        let answer = page(request, "max-age=60", Duration::from_millis(50));
-        if request.number == 0 { ending(answer, ResponseEnding::Silent) } else { answer }
+        let ending = if request.number == 0 { ResponseEnding::Silent } else { ResponseEnding::Complete };
+        ScriptedResponse { ending, ..page(request, "max-age=60", Duration::from_millis(50)) }
     });
-    let (leader, herd) = led(audit, &case, PATIENCE / 2).await;
+    let (leader, herd) = led(audit, &case, PATIENCE / 2, PATIENCE / 2).await;
     let waited = median(&herd);
     let loads = case.loads();
     let failed = herd.iter().filter(|request| !request.is_ok()).count();
@@ -134,12 +134,13 @@ pub(super) async fn leader_stalls(audit: &Audit) -> Answer {
         .with("leader_ok", leader.is_ok())
 }
 
-pub(super) async fn leader_reset(audit: &Audit) -> Answer {
+pub(super) async fn leader_reset(audit: &Audit<'_>) -> Answer {
     let case = audit.case("reset", |request| {
-        let answer = page(request, "max-age=60", LOAD_TIME);
-        if request.number == 0 { ending(answer, ResponseEnding::Reset(1_000)) } else { answer }
+        let ending =
+            if request.number == 0 { ResponseEnding::Reset(1_000) } else { ResponseEnding::Complete };
+        ScriptedResponse { ending, ..page(request, "max-age=60", LOAD_TIME) }
     });
-    let (leader, herd) = led(audit, &case, PATIENCE).await;
+    let (leader, herd) = led(audit, &case, PATIENCE, PATIENCE).await;
     coalesced(
         &case,
         &herd,
@@ -148,26 +149,25 @@ pub(super) async fn leader_reset(audit: &Audit) -> Answer {
     )
 }
 
-pub(super) async fn leader_cancelled(audit: &Audit) -> Answer {
+pub(super) async fn leader_cancelled(audit: &Audit<'_>) -> Answer {
     let case = audit.case("cancelled", |request| page(request, "max-age=60", 2 * LOAD_TIME));
-    let path = case.path("page");
-    let gives_up = audit.users.get(&path, LOAD_TIME);
-    let herd = async {
-        audit.users.wait(HEAD_START).await;
-        audit.users.herd(&path, FEW_USERS, PATIENCE).await
-    };
-    let (_, herd) = join(gives_up, herd).await;
+    let (_, herd) = led(audit, &case, LOAD_TIME, PATIENCE).await;
     coalesced(&case, &herd, 0, "")
 }
 
-/// A user, and others a moment later.
-async fn led(audit: &Audit, case: &Case, patience: Duration) -> (UserRequest, Vec<UserRequest>) {
+/// A user, and others a moment later, each with the time after which they give up.
+async fn led(
+    audit: &Audit<'_>,
+    case: &Case,
+    leader_patience: Duration,
+    patience: Duration,
+) -> (UserRequest, Vec<UserRequest>) {
     let path = case.path("page");
     let herd = async {
         audit.users.wait(HEAD_START).await;
         audit.users.herd(&path, FEW_USERS, patience).await
     };
-    join(audit.users.get(&path, patience), herd).await
+    join(audit.users.get(&path, leader_patience), herd).await
 }
 
 fn median(herd: &[UserRequest]) -> Duration {

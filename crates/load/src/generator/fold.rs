@@ -9,7 +9,7 @@ use super::{
     seconds::{GeneratorEnd, GeneratorSecond, SECONDS_MAX},
 };
 use crate::{
-    summary::{GeneratorHealth, SecondCounts, Summary},
+    summary::{SecondCounts, Summary},
     tally::Tally,
 };
 
@@ -30,19 +30,8 @@ impl SummaryFold {
             id: load.id.clone(),
             schedule: load.plan.to_string(),
             clock_zero,
-            measured_from: Time::ZERO,
-            schedule_end: Time::ZERO,
-            measured: Tally::default(),
             warmup: (!load.plan.warmup().is_zero()).then(Tally::default),
-            seconds: Vec::new(),
-            dropped: 0,
-            held_back: 0,
-            sent_after_end: 0,
-            in_flight_at_end: 0,
-            in_flight_max: 0,
-            connections: 0,
-            generator: GeneratorHealth::default(),
-            agents: Vec::new(),
+            ..Summary::of(Tally::default())
         };
         Self { summary, warmup: load.plan.warmup(), requests: 0, failed: 0 }
     }

@@ -107,7 +107,7 @@ pub struct Change {
     pub needs_restart: bool,
 }
 
-/// What a reload does with a changed setting.
+/// The effect of a reload on a changed setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reload {
     NeedsRestart,

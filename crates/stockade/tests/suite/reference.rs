@@ -428,7 +428,7 @@ fn decisions_table() -> String {
     table(&["decision", "subject"], rows)
 }
 
-/// What a reload does with the settings of the proxy.
+/// The effect of a reload on each setting of the proxy.
 fn reloads_table() -> String {
     let rows = [
         (Reload::Applied, "applies them"),

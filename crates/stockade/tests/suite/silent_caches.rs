@@ -1,9 +1,10 @@
 //! Stock caches that do not state what they did: absent, and not a bypass.
 
-use std::fs;
+use std::{fs, net::Ipv4Addr};
 
 use serde_json::Value;
-use stockade_services::{NginxServer, ProgramServer};
+use stockade_audit::{PRESETS, RunningPreset};
+use stockade_services::NginxServer;
 
 use crate::support::Sandbox;
 
@@ -14,42 +15,10 @@ fn origin() -> NginxServer {
     origin
 }
 
-fn words(command: &str) -> Vec<String> {
-    command.split(' ').map(str::to_owned).collect()
-}
-
-/// nginx with a cache and without `add_header`, and its port.
-fn nginx(origin: &str) -> (ProgramServer, u16) {
-    let mut at = 0;
-    let server = ProgramServer::start("nginx", |folder, port| {
-        at = port;
-        let path = folder.display();
-        let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-            .map(|name| format!("{name}_temp_path {path}/{name}; "))
-            .concat();
-        let text = format!(
-            "daemon off; master_process off; pid {path}/pid; error_log stderr; events {{}}\nhttp {{ access_log off; {paths}\n\
-             proxy_cache_path {path}/cache keys_zone=pages:1m;\n\
-             server {{ listen 127.0.0.1:{port}; location / {{ proxy_pass {origin}; proxy_cache pages; }} }} }}\n"
-        );
-        fs::write(folder.join("nginx.conf"), text)?;
-        Ok(words(&format!("/usr/sbin/nginx -p {path} -c {path}/nginx.conf -e stderr")))
-    });
-    (server.expect("nginx runs"), at)
-}
-
-/// Varnish as it is, which adds `Age` and `X-Varnish`, and its port.
-fn varnish(origin: &str) -> (ProgramServer, u16) {
-    let mut at = 0;
-    let backend = origin.strip_prefix("http://").expect("a URL").trim_end_matches('/').to_owned();
-    let server = ProgramServer::start("varnish", |folder, port| {
-        at = port;
-        let path = folder.display();
-        Ok(words(&format!(
-            "/usr/sbin/varnishd -F -j none -a 127.0.0.1:{port} -b {backend} -n {path}/varnish -s malloc,16m"
-        )))
-    });
-    (server.expect("Varnish runs"), at)
+/// A stock cache in front of the origin: nginx without `add_header`, or Varnish, which adds `Age` and `X-Varnish`.
+fn cache(name: &str, origin: &NginxServer) -> RunningPreset {
+    let origin = (Ipv4Addr::LOCALHOST, origin.port()).into();
+    PRESETS.named(name).expect("a preset").start(origin).expect("it runs")
 }
 
 /// Two seconds of one page: the run in the record, the arm in the report, and the text.
@@ -75,8 +44,8 @@ fn run(sandbox: &Sandbox, port: u16) -> (Value, Value, String) {
 fn outcomes_that_a_cache_does_not_state_are_absent() {
     let origin = origin();
     let sandbox = Sandbox::new();
-    let (_nginx, port) = nginx(&origin.url());
-    let (silent, arm, text) = run(&sandbox, port);
+    let nginx = cache("nginx", &origin);
+    let (silent, arm, text) = run(&sandbox, nginx.port());
     assert_eq!(
         (&silent["outcomes"]["unreported"], &silent["outcomes"]["bypass"]),
         (&150.into(), &0.into()),
@@ -89,8 +58,8 @@ fn outcomes_that_a_cache_does_not_state_are_absent() {
     );
     assert!(text.contains("unreported") && text.contains("add_header X-Cache-Status"), "{text}");
     // Varnish states a hit by its `Age`, from a second on.
-    let (_varnish, port) = varnish(&origin.url());
-    let (silent, arm, text) = run(&sandbox, port);
+    let varnish = cache("varnish", &origin);
+    let (silent, arm, text) = run(&sandbox, varnish.port());
     let count = |outcome: &str| silent["outcomes"][outcome].as_u64().unwrap_or(0);
     assert!(count("unreported") > 0 && count("hit") > 0, "{silent}");
     assert_eq!((count("unreported") + count("hit"), count("bypass")), (150, 0), "{silent}");

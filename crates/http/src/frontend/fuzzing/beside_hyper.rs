@@ -40,14 +40,14 @@ struct Message {
     body: Vec<u8>,
 }
 
-/// What hyper has done with the input, and what the scanner has made of the bytes.
+/// The states of hyper and of the scanner on the same bytes.
 #[derive(Debug, Default)]
 struct HyperConnection {
     /// Bytes that hyper has read.
     read: usize,
-    /// By the scanner.
+    /// Heads that the scanner has accepted.
     heads_accepted: usize,
-    /// The scanner is.
+    /// True if the scanner rejects the bytes.
     is_rejecting: bool,
     heads_parsed: usize,
     messages: Vec<Message>,
