@@ -106,7 +106,8 @@ impl GeneratorHealth {
 
 impl Summary {
     /// The summary of these requests, in which nothing else is known.
-    pub(crate) fn of(measured: Tally) -> Self {
+    #[must_use]
+    pub fn of(measured: Tally) -> Self {
         Self {
             id: String::new(),
             schedule: String::new(),
