@@ -4,15 +4,11 @@ use std::{
     collections::HashMap,
     fmt,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
 };
 
-use http::{HeaderValue, StatusCode, header::CACHE_CONTROL, request::Parts};
+use http::{HeaderMap, Method, StatusCode, header::AsHeaderName, request::Parts};
 use stockade_model::time::{Live, Runtime, Time};
 use stockade_origin::{Script, ScriptedResponse};
-
-/// The bytes of a page, unless a case needs others.
-const PAGE_BYTES: usize = 4_096;
 
 /// The cases of an audit by the first segment of their paths.
 pub(crate) struct CaseScript {
@@ -32,7 +28,13 @@ pub(crate) struct Case {
 pub(crate) struct OriginRequest {
     /// Its number within the case, from 0.
     pub(crate) number: usize,
+    /// Its number among those for the same path and query, from 0.
+    pub(crate) nth: usize,
     pub(crate) at: Time,
+    pub(crate) method: Method,
+    /// Path and query as they arrived.
+    path: String,
+    pub(crate) headers: HeaderMap,
 }
 
 impl CaseScript {
@@ -41,12 +43,13 @@ impl CaseScript {
     }
 
     /// Adds a case, whose paths begin with `/NAME/`.
-    pub(crate) fn add(
+    pub(crate) fn add<R: Into<ScriptedResponse>>(
         &self,
         name: String,
-        respond: impl Fn(&OriginRequest) -> ScriptedResponse + Send + Sync + 'static,
+        respond: impl Fn(&OriginRequest) -> R + Send + Sync + 'static,
     ) -> Arc<Case> {
-        let case = Arc::new(Case { name: name.clone(), respond: Box::new(respond), seen: Mutex::default() });
+        let respond = Box::new(move |request: &OriginRequest| respond(request).into());
+        let case = Arc::new(Case { name: name.clone(), respond, seen: Mutex::default() });
         self.cases.lock().unwrap_or_else(PoisonError::into_inner).insert(name, Arc::clone(&case));
         case
     }
@@ -54,10 +57,11 @@ impl CaseScript {
 
 impl Script for CaseScript {
     fn respond(&self, request: &Parts) -> ScriptedResponse {
-        let name = request.uri.path().split('/').nth(1).unwrap_or_default();
+        let mut segments = request.uri.path().split('/').filter(|segment| !segment.is_empty());
+        let name = segments.next().unwrap_or_default();
         let case = self.cases.lock().unwrap_or_else(PoisonError::into_inner).get(name).map(Arc::clone);
         match case {
-            Some(case) => case.respond(self.time.now()),
+            Some(case) => case.respond(request, self.time.now()),
             None => ScriptedResponse {
                 status: StatusCode::NOT_FOUND,
                 ..ScriptedResponse::ok("not of this audit")
@@ -88,24 +92,38 @@ impl Case {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    fn respond(&self, at: Time) -> ScriptedResponse {
+    fn respond(&self, request: &Parts, at: Time) -> ScriptedResponse {
+        let path = request.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let request = OriginRequest { number: seen.len(), at };
+        let request = OriginRequest {
+            number: seen.len(),
+            nth: seen.iter().filter(|earlier| earlier.path == path).count(),
+            at,
+            method: request.method.clone(),
+            path,
+            headers: request.headers.clone(),
+        };
         seen.push(request.clone());
         drop(seen);
         (self.respond)(&request)
     }
 }
 
-/// A page with this `Cache-Control`, whose text has the number of its load.
-pub(crate) fn page(
-    request: &OriginRequest,
-    cache_control: &'static str,
-    latency: Duration,
-) -> ScriptedResponse {
-    let text = format!("load {} ", request.number);
-    let body = text.chars().cycle().take(PAGE_BYTES).collect::<String>();
-    let mut response = ScriptedResponse { latency, ..ScriptedResponse::ok(body) };
-    response.headers.insert(CACHE_CONTROL, HeaderValue::from_static(cache_control));
-    response
+impl OriginRequest {
+    /// Path and query as they arrived.
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The first value of a field.
+    pub(crate) fn field(&self, name: impl AsHeaderName) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    /// The first GET request for a path.
+    #[cfg(test)]
+    pub(crate) fn of(path: &str) -> Self {
+        let (number, at, method) = (0, Time::ZERO, Method::GET);
+        Self { number, nth: 0, at, method, path: path.to_owned(), headers: HeaderMap::new() }
+    }
 }

@@ -9,17 +9,23 @@
 
 mod answer;
 mod case;
+mod control;
+mod page;
 mod preset;
 mod questions;
 mod remedy;
 pub mod report;
 mod server;
 mod setup;
+mod stamp;
+mod truth;
 mod users;
 
 pub use answer::{Answer, Mark};
-pub use preset::{PRESETS, Preset, RunningPreset};
-pub use questions::{QUESTIONS, Question};
+pub use control::{Control, Purge};
+pub use preset::{PRESETS, Preset};
+pub use questions::{Question, questions};
 pub use server::CacheServer;
 pub use setup::{AuditError, AuditOrigin, AuditReport};
 pub use stockade_services::ServiceError;
+pub use truth::{Example, Truth, Violation};

@@ -2,13 +2,16 @@
 
 use std::{fs, io, net::SocketAddr, path::Path};
 
+use crate::control::Control;
 use stockade_model::{named, registry::Registry};
-use stockade_services::{ProgramServer, ServiceError, path_or_name};
+use stockade_services::{ProgramServer, ServiceError, Signal, path_or_name};
 
 /// A server that an audit can start.
 pub struct Preset {
     pub name: &'static str,
     pub summary: &'static str,
+    /// The signal with which it reads its configuration anew.
+    reload: Option<Signal>,
     /// Writes its configuration into a folder and returns its command.
     configure: fn(Settings<'_>) -> io::Result<Vec<String>>,
 }
@@ -17,10 +20,30 @@ named!(Preset, "preset");
 
 /// Each needs its program, which the message about a missing one names.
 pub static PRESETS: Registry<Preset> = Registry::new(&[
-    Preset { name: "nginx", summary: "proxy_cache with its defaults (Debian: nginx)", configure: nginx },
-    Preset { name: "varnish", summary: "the built-in VCL (Debian: varnish)", configure: varnish },
-    Preset { name: "haproxy", summary: "cache-use and cache-store (Debian: haproxy)", configure: haproxy },
-    Preset { name: "squid", summary: "an accelerator with its defaults (Debian: squid)", configure: squid },
+    Preset {
+        name: "nginx",
+        summary: "proxy_cache with its defaults (Debian: nginx)",
+        reload: Some(Signal::HUP),
+        configure: nginx,
+    },
+    Preset {
+        name: "varnish",
+        summary: "the built-in VCL (Debian: varnish)",
+        reload: None,
+        configure: varnish,
+    },
+    Preset {
+        name: "haproxy",
+        summary: "cache-use and cache-store (Debian: haproxy)",
+        reload: None,
+        configure: haproxy,
+    },
+    Preset {
+        name: "squid",
+        summary: "an accelerator with its defaults (Debian: squid)",
+        reload: Some(Signal::HUP),
+        configure: squid,
+    },
 ]);
 
 /// The values in a configuration.
@@ -30,29 +53,15 @@ struct Settings<'a> {
     origin: SocketAddr,
 }
 
-/// A server that was started for an audit. A drop stops it.
-pub struct RunningPreset(ProgramServer);
-
 impl Preset {
+    /// Starts the server, with the ways to control it.
+    ///
     /// # Errors
     /// The program is missing or does not start.
-    pub fn start(&self, origin: SocketAddr) -> Result<RunningPreset, ServiceError> {
+    pub fn start(&self, origin: SocketAddr) -> Result<Control, ServiceError> {
         let configure = |folder: &Path, port| (self.configure)(Settings { folder, port, origin });
-        Ok(RunningPreset(ProgramServer::start(self.name, configure)?))
-    }
-}
-
-impl RunningPreset {
-    /// The port of the cache on the loopback.
-    #[must_use]
-    pub fn port(&self) -> u16 {
-        self.0.port()
-    }
-
-    /// The URL of the cache.
-    #[must_use]
-    pub fn url(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port())
+        let server = ProgramServer::start(self.name, configure)?;
+        Ok(Control { purge: None, server: Some(server.into()), reload: self.reload })
     }
 }
 
@@ -156,11 +165,5 @@ shutdown_lifetime 1 seconds
 impl std::fmt::Debug for Preset {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Preset").field(&self.name).finish()
-    }
-}
-
-impl std::fmt::Debug for RunningPreset {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("RunningPreset").field(&self.url()).finish()
     }
 }

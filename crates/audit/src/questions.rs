@@ -1,6 +1,15 @@
 //! The questions of an audit, one file for each group.
 
+mod freshness;
 mod herd;
+mod integrity;
+mod keys;
+mod limits;
+mod outage;
+mod privacy;
+mod purge;
+mod restart;
+mod variants;
 
 use std::{future::Future, pin::Pin};
 
@@ -10,72 +19,54 @@ use crate::{answer::Answer, setup::Audit};
 pub struct Question {
     /// `GROUP.NAME`, in JSON and for `--fail-on`.
     pub id: &'static str,
-    pub group: &'static str,
     pub text: &'static str,
+    /// The rule that a wrong answer breaks, such as `RFC 9111, 3.5`; empty: a cache may do as it likes.
+    pub rule: &'static str,
+    pub(crate) needs: Needs,
     /// Few requests and long waits: it is examined at the same time as the others of its group, which follow one another.
     pub(crate) mostly_waits: bool,
     pub(crate) ask: for<'a> fn(&'a Audit<'a>) -> Pin<Box<dyn Future<Output = Answer> + 'a>>,
 }
 
+/// The control of a cache that a question needs. Without it, the question is not asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Needs {
+    /// Requests of users alone.
+    Requests,
+    /// A way to remove a page.
+    Purge,
+    /// A server that the audit started.
+    Server,
+}
+
 /// In the order of reports.
-pub static QUESTIONS: &[Question] = &[
-    Question {
-        id: "herd.cold",
-        group: "herd",
-        text: "A page that is not stored, and 200 users at once",
-        mostly_waits: false,
-        ask: |audit| Box::pin(herd::cold(audit)),
-    },
-    Question {
-        id: "herd.expired",
-        group: "herd",
-        text: "A hot page that has expired, and 200 users at once",
-        mostly_waits: false,
-        ask: |audit| Box::pin(herd::expired(audit)),
-    },
-    Question {
-        id: "herd.uncacheable",
-        group: "herd",
-        text: "A page that must not be stored, and 50 users at once",
-        mostly_waits: false,
-        ask: |audit| Box::pin(herd::uncacheable(audit)),
-    },
-    Question {
-        id: "herd.slow",
-        group: "herd",
-        text: "A page that takes 12 seconds, and 50 users at once",
-        mostly_waits: true,
-        ask: |audit| Box::pin(herd::slow(audit)),
-    },
-    Question {
-        id: "herd.leader-stalls",
-        group: "herd",
-        text: "The first load never ends, the next ones would",
-        mostly_waits: true,
-        ask: |audit| Box::pin(herd::leader_stalls(audit)),
-    },
-    Question {
-        id: "herd.leader-reset",
-        group: "herd",
-        text: "The first load breaks off, the next ones would not",
-        mostly_waits: false,
-        ask: |audit| Box::pin(herd::leader_reset(audit)),
-    },
-    Question {
-        id: "herd.leader-cancelled",
-        group: "herd",
-        text: "The user whose request began the load gives up",
-        mostly_waits: false,
-        ask: |audit| Box::pin(herd::leader_cancelled(audit)),
-    },
+static GROUPS: &[&[Question]] = &[
+    herd::QUESTIONS,
+    outage::QUESTIONS,
+    freshness::QUESTIONS,
+    privacy::QUESTIONS,
+    variants::QUESTIONS,
+    integrity::QUESTIONS,
+    purge::QUESTIONS,
+    limits::QUESTIONS,
+    restart::QUESTIONS,
+    keys::QUESTIONS,
 ];
 
+/// In the order of reports.
+pub fn questions() -> impl Iterator<Item = &'static Question> + Clone {
+    GROUPS.iter().copied().flatten()
+}
+
+/// The questions by group, with the group's name.
+pub(crate) fn groups() -> impl Iterator<Item = (&'static str, &'static [Question])> {
+    GROUPS.iter().filter_map(|questions| Some((questions.first()?.group(), *questions)))
+}
+
 impl Question {
-    /// The groups, in their order.
-    pub(crate) fn groups() -> Vec<&'static str> {
-        let mut groups: Vec<&str> = QUESTIONS.iter().map(|question| question.group).collect();
-        groups.dedup();
-        groups
+    #[must_use]
+    pub fn group(&self) -> &'static str {
+        self.id.split('.').next().unwrap_or_default()
     }
 }
 

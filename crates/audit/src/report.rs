@@ -37,8 +37,8 @@ fn text(report: &AuditReport) -> String {
     );
     let mut group = "";
     for (question, answer) in &report.answers {
-        if question.group != group {
-            group = question.group;
+        if question.group() != group {
+            group = question.group();
             let _ = write!(page, "\n{group}\n");
         }
         let remedy = report.remedies.get(question.id);

@@ -12,15 +12,15 @@ use stockade_origin::{Origin, OriginOptions, OriginStartError, ScriptedResponse}
 
 use crate::{
     answer::Answer,
-    case::{Case, CaseScript, OriginRequest, page},
-    questions::{QUESTIONS, Question},
+    case::{Case, CaseScript, OriginRequest},
+    control::Control,
+    page::Page,
+    questions::{Needs, Question, groups},
     remedy::remedy,
     server::CacheServer,
+    truth::Truth,
     users::Users,
 };
-
-/// The time for the first requests, which find out whether the cache can be examined.
-const FIRST_PATIENCE: Duration = Duration::from_secs(10);
 
 /// An audit cannot begin.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +57,7 @@ pub struct AuditOrigin {
 /// The origin and the users of an audit.
 pub(crate) struct Audit<'a> {
     pub(crate) users: Users,
+    pub(crate) control: &'a Control,
     origin: &'a AuditOrigin,
     url: String,
 }
@@ -68,6 +69,7 @@ pub struct AuditReport {
     pub url: String,
     pub took: Duration,
     pub answers: Vec<(&'static Question, Answer)>,
+    pub truth: Truth,
     /// The remedy for each answer by the question's id, in the words of the server.
     pub remedies: BTreeMap<&'static str, &'static str>,
 }
@@ -103,10 +105,11 @@ impl AuditOrigin {
         &self,
         url: &HttpUrl,
         server_name: Option<&'static str>,
+        control: &Control,
         progress: impl Fn(&str),
     ) -> Result<AuditReport, AuditError> {
         let users = Users::new(url, self.time.clone())?;
-        Audit { users, origin: self, url: url.origin() }.run(server_name, progress).await
+        Audit { users, control, origin: self, url: url.origin() }.run(server_name, progress).await
     }
 }
 
@@ -120,9 +123,9 @@ impl Audit<'_> {
         let began = time.now();
         let server = self.check(server_name).await?;
         let mut answers = Vec::new();
-        for group in Question::groups() {
-            progress(group);
-            answers.extend(self.ask_group(group).await);
+        for (name, questions) in groups() {
+            progress(name);
+            answers.extend(self.ask_group(questions).await);
         }
         let remedies = answers
             .iter()
@@ -131,16 +134,16 @@ impl Audit<'_> {
             })
             .collect();
         let took = time.now() - began;
-        Ok(AuditReport { server, url: self.url.clone(), took, answers, remedies })
+        Ok(AuditReport { server, url: self.url.clone(), took, answers, truth: self.users.truth(), remedies })
     }
 
     /// The answers of a group, in the order of its questions.
-    async fn ask_group(&self, group: &str) -> Vec<(&'static Question, Answer)> {
-        let (waiting, busy): (Vec<_>, Vec<_>) = QUESTIONS
-            .iter()
-            .filter(|question| question.group == group)
-            .partition(|question| question.mostly_waits);
-        let ask = async |question: &'static Question| (question, (question.ask)(self).await);
+    async fn ask_group(&self, questions: &'static [Question]) -> Vec<(&'static Question, Answer)> {
+        let asked = questions.iter().enumerate().filter(|(_, question)| self.can_ask(question));
+        let (waiting, busy): (Vec<_>, Vec<_>) = asked.partition(|(_, question)| question.mostly_waits);
+        let ask = async |(place, question): (usize, &'static Question)| {
+            (place, question, (question.ask)(self).await)
+        };
         let one_by_one = async {
             let mut answers = Vec::new();
             for question in busy {
@@ -150,18 +153,25 @@ impl Audit<'_> {
         };
         let (mut answers, waited) = join(one_by_one, join_all(waiting.into_iter().map(ask))).await;
         answers.extend(waited);
-        let place = |id| QUESTIONS.iter().position(|question| question.id == id);
-        answers.sort_by_key(|(question, _)| place(question.id));
-        answers
+        answers.sort_by_key(|(place, ..)| *place);
+        answers.into_iter().map(|(_, question, answer)| (question, answer)).collect()
+    }
+
+    fn can_ask(&self, question: &Question) -> bool {
+        match question.needs {
+            Needs::Requests => true,
+            Needs::Purge => self.control.purge.is_some(),
+            Needs::Server => self.control.server.is_some(),
+        }
     }
 
     /// Checks that the cache forwards to the origin and stores pages.
     async fn check(&self, server_name: Option<&'static str>) -> Result<CacheServer, AuditError> {
         let url = self.url.clone();
-        let case = self.case("check", |request| page(request, "max-age=60", Duration::ZERO));
+        let case = self.case("check", |request| Page::of(request).cache_control("max-age=60"));
         let mut server = CacheServer::default();
         for _ in 0..2 {
-            let request = self.users.get(&case.path("page"), FIRST_PATIENCE).await;
+            let request = self.users.get(&case.path("page")).await;
             let response = request
                 .result
                 .map_err(|error| AuditError::NoAnswer { url: url.clone(), reason: error.to_string() })?;
@@ -179,10 +189,10 @@ impl Audit<'_> {
     }
 
     /// A part of the origin with paths of its own.
-    pub(crate) fn case(
+    pub(crate) fn case<R: Into<ScriptedResponse>>(
         &self,
         name: &str,
-        respond: impl Fn(&OriginRequest) -> ScriptedResponse + Send + Sync + 'static,
+        respond: impl Fn(&OriginRequest) -> R + Send + Sync + 'static,
     ) -> Arc<Case> {
         self.origin.script.add(format!("{name}-{}", self.origin.id), respond)
     }

@@ -42,5 +42,6 @@ pub use program::ProgramServer;
 pub use prometheus::PrometheusServer;
 pub use redis::RedisServer;
 pub use redis_cluster::RedisCluster;
+pub use rustix::process::Signal;
 pub use server::RunningServer;
 pub use stacks::{STACKS, Stack, StackServer, photo};

@@ -283,6 +283,11 @@ impl ServerProcess {
         end(&mut self.guard);
     }
 
+    /// The ids of the server and of its children.
+    pub fn ids(&self) -> impl Iterator<Item = u32> + use<> {
+        self.children().chain([self.server]).map(|process| process.as_raw_nonzero().get().unsigned_abs())
+    }
+
     /// The child processes that still run.
     fn children(&self) -> impl Iterator<Item = Pid> + use<> {
         let parent = self.server.as_raw_nonzero().to_string();

@@ -8,6 +8,7 @@ use crate::{RunningServer, ServiceError, process::accepts, server::is_a_server};
 #[derive(Debug)]
 pub struct ProgramServer {
     server: RunningServer,
+    command: Vec<String>,
 }
 
 impl ProgramServer {
@@ -19,7 +20,13 @@ impl ProgramServer {
         let mut server = RunningServer::new(name)?;
         let command = configure(server.folder(), server.port())?;
         server.start("TERM", &command, accepts)?;
-        Ok(Self { server })
+        Ok(Self { server, command })
+    }
+
+    /// Stops the server if it runs, and starts it with the same command.
+    pub fn restart(&mut self) -> Result<(), ServiceError> {
+        self.server.stop();
+        self.server.start("TERM", &self.command, accepts)
     }
 
     /// The text that the server has written to its standard output and error.

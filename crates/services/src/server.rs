@@ -51,6 +51,11 @@ impl RunningServer {
         }
     }
 
+    /// Stops the server by its signal, as an operator does, and waits until it has ended.
+    pub fn stop(&mut self) {
+        self.process = None;
+    }
+
     /// The process, if the server was not killed.
     #[must_use]
     pub fn process(&self) -> Option<&ServerProcess> {

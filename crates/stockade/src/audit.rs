@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use http::Uri;
-use stockade_audit::{Answer, AuditError, AuditOrigin, AuditReport, Mark, Question};
+use stockade_audit::{Answer, AuditError, AuditOrigin, AuditReport, Control, Mark, Question};
 use stockade_http::{
     client::{HttpUrl, UrlFault},
     server::runtime,
@@ -32,12 +32,15 @@ async fn report(args: &AuditArgs, id: String) -> Result<AuditReport, CommandErro
         let url = url(args)?;
         let origin = AuditOrigin::start(args.origin_listen, id, Live::new())?;
         say!("origin: http://{}", origin.address());
-        return Ok(origin.examine(&url, None, progress).await?);
+        let control = Control { purge: args.purge.clone(), ..Control::default() };
+        return Ok(origin.examine(&url, None, &control, progress).await?);
     };
     let origin = AuditOrigin::start((Ipv4Addr::LOCALHOST, 0).into(), id, Live::new())?;
-    let server = preset.start(origin.address())?;
-    say!("{}: {}, origin: http://{}", preset.name, server.url(), origin.address());
-    Ok(origin.examine(&parsed(&server.url())?, Some(preset.name), progress).await?)
+    let mut control = preset.start(origin.address())?;
+    control.purge = args.purge.clone().or(control.purge);
+    let url = control.url().unwrap_or_default();
+    say!("{}: {url}, origin: http://{}", preset.name, origin.address());
+    Ok(origin.examine(&parsed(&url)?, Some(preset.name), &control, progress).await?)
 }
 
 fn progress(group: &str) {

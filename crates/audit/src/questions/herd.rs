@@ -4,11 +4,13 @@ use std::{fmt::Write, time::Duration};
 
 use futures_util::future::join;
 use stockade_model::units::format_duration;
-use stockade_origin::{ResponseEnding, ScriptedResponse};
+use stockade_origin::ResponseEnding;
 
 use crate::{
     answer::{Answer, Mark},
-    case::{Case, page},
+    case::Case,
+    page::Page,
+    questions::{Needs, Question},
     setup::Audit,
     users::UserRequest,
 };
@@ -21,17 +23,77 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// From the first request until the others follow it.
 const HEAD_START: Duration = Duration::from_millis(300);
 
-pub(super) async fn cold(audit: &Audit<'_>) -> Answer {
-    let case = audit.case("cold", |request| page(request, "max-age=60", LOAD_TIME));
+pub(super) const QUESTIONS: &[Question] = &[
+    Question {
+        id: "herd.cold",
+        text: "A page that is not stored, and 200 users at once",
+        rule: "",
+        needs: Needs::Requests,
+        mostly_waits: false,
+        ask: |audit| Box::pin(cold(audit)),
+    },
+    Question {
+        id: "herd.expired",
+        text: "A hot page that has expired, and 200 users at once",
+        rule: "",
+        needs: Needs::Requests,
+        mostly_waits: false,
+        ask: |audit| Box::pin(expired(audit)),
+    },
+    Question {
+        id: "herd.uncacheable",
+        text: "A page that must not be stored, and 50 users at once",
+        rule: "",
+        needs: Needs::Requests,
+        mostly_waits: false,
+        ask: |audit| Box::pin(uncacheable(audit)),
+    },
+    Question {
+        id: "herd.slow",
+        text: "A page that takes 12 seconds, and 50 users at once",
+        rule: "",
+        needs: Needs::Requests,
+        mostly_waits: true,
+        ask: |audit| Box::pin(slow(audit)),
+    },
+    Question {
+        id: "herd.leader-stalls",
+        text: "The first load never ends, the next ones would",
+        rule: "",
+        needs: Needs::Requests,
+        mostly_waits: true,
+        ask: |audit| Box::pin(leader_stalls(audit)),
+    },
+    Question {
+        id: "herd.leader-reset",
+        text: "The first load breaks off, the next ones would not",
+        rule: "",
+        needs: Needs::Requests,
+        mostly_waits: false,
+        ask: |audit| Box::pin(leader_reset(audit)),
+    },
+    Question {
+        id: "herd.leader-cancelled",
+        text: "The user whose request began the load gives up",
+        rule: "",
+        needs: Needs::Requests,
+        mostly_waits: false,
+        ask: |audit| Box::pin(leader_cancelled(audit)),
+    },
+];
+
+async fn cold(audit: &Audit<'_>) -> Answer {
+    let case = audit.case("cold", |request| Page::of(request).cache_control("max-age=60").after(LOAD_TIME));
     let herd = audit.users.herd(&case.path("page"), USERS, PATIENCE).await;
     coalesced(&case, &herd, 0, "")
 }
 
-pub(super) async fn expired(audit: &Audit<'_>) -> Answer {
+async fn expired(audit: &Audit<'_>) -> Answer {
     let case = audit.case("expired", |request| {
-        page(request, "max-age=1", if request.number == 0 { Duration::ZERO } else { LOAD_TIME })
+        let latency = if request.number == 0 { Duration::ZERO } else { LOAD_TIME };
+        Page::of(request).cache_control("max-age=1").after(latency)
     });
-    audit.users.get(&case.path("page"), PATIENCE).await;
+    audit.users.ask(&case.path("page")).patience(PATIENCE).send().await;
     // Whole seconds count in some caches, and it has to be older than one.
     audit.users.wait(Duration::from_millis(2_500)).await;
     let herd = audit.users.herd(&case.path("page"), USERS, PATIENCE).await;
@@ -65,9 +127,10 @@ fn coalesced(case: &Case, herd: &[UserRequest], before: usize, more: &str) -> An
     Answer::new(mark, text).with("loads", loads).with("failed", failed).with("slowest_ms", millis(slowest))
 }
 
-pub(super) async fn uncacheable(audit: &Audit<'_>) -> Answer {
+async fn uncacheable(audit: &Audit<'_>) -> Answer {
     let latency = Duration::from_millis(200);
-    let case = audit.case("uncacheable", move |request| page(request, "no-store", latency));
+    let case =
+        audit.case("uncacheable", move |request| Page::of(request).cache_control("no-store").after(latency));
     let herd = audit.users.herd(&case.path("page"), FEW_USERS, PATIENCE).await;
     let (loads, slowest) = (case.loads(), slowest(&herd));
     let answer =
@@ -97,16 +160,17 @@ pub(super) async fn uncacheable(audit: &Audit<'_>) -> Answer {
     )
 }
 
-pub(super) async fn slow(audit: &Audit<'_>) -> Answer {
-    let case = audit.case("slow", |request| page(request, "max-age=60", Duration::from_secs(12)));
+async fn slow(audit: &Audit<'_>) -> Answer {
+    let case = audit
+        .case("slow", |request| Page::of(request).cache_control("max-age=60").after(Duration::from_secs(12)));
     let herd = audit.users.herd(&case.path("page"), FEW_USERS, PATIENCE).await;
     coalesced(&case, &herd, 0, "")
 }
 
-pub(super) async fn leader_stalls(audit: &Audit<'_>) -> Answer {
+async fn leader_stalls(audit: &Audit<'_>) -> Answer {
     let case = audit.case("stalls", |request| {
         let ending = if request.number == 0 { ResponseEnding::Silent } else { ResponseEnding::Complete };
-        ScriptedResponse { ending, ..page(request, "max-age=60", Duration::from_millis(50)) }
+        Page::of(request).cache_control("max-age=60").after(Duration::from_millis(50)).ending(ending)
     });
     let (leader, herd) = led(audit, &case, PATIENCE / 2, PATIENCE / 2).await;
     let waited = median(&herd);
@@ -134,11 +198,11 @@ pub(super) async fn leader_stalls(audit: &Audit<'_>) -> Answer {
         .with("leader_ok", leader.is_ok())
 }
 
-pub(super) async fn leader_reset(audit: &Audit<'_>) -> Answer {
+async fn leader_reset(audit: &Audit<'_>) -> Answer {
     let case = audit.case("reset", |request| {
         let ending =
             if request.number == 0 { ResponseEnding::Reset(1_000) } else { ResponseEnding::Complete };
-        ScriptedResponse { ending, ..page(request, "max-age=60", LOAD_TIME) }
+        Page::of(request).cache_control("max-age=60").after(LOAD_TIME).ending(ending)
     });
     let (leader, herd) = led(audit, &case, PATIENCE, PATIENCE).await;
     coalesced(
@@ -149,8 +213,9 @@ pub(super) async fn leader_reset(audit: &Audit<'_>) -> Answer {
     )
 }
 
-pub(super) async fn leader_cancelled(audit: &Audit<'_>) -> Answer {
-    let case = audit.case("cancelled", |request| page(request, "max-age=60", 2 * LOAD_TIME));
+async fn leader_cancelled(audit: &Audit<'_>) -> Answer {
+    let case =
+        audit.case("cancelled", |request| Page::of(request).cache_control("max-age=60").after(2 * LOAD_TIME));
     let (_, herd) = led(audit, &case, LOAD_TIME, PATIENCE).await;
     coalesced(&case, &herd, 0, "")
 }
@@ -167,7 +232,7 @@ async fn led(
         audit.users.wait(HEAD_START).await;
         audit.users.herd(&path, FEW_USERS, patience).await
     };
-    join(audit.users.get(&path, leader_patience), herd).await
+    join(audit.users.ask(&path).patience(leader_patience).send(), herd).await
 }
 
 fn median(herd: &[UserRequest]) -> Duration {
@@ -182,11 +247,7 @@ fn slowest(herd: &[UserRequest]) -> Duration {
 
 /// The first failure of a herd.
 fn failure(herd: &[UserRequest]) -> String {
-    let failed = herd.iter().find(|request| !request.is_ok());
-    failed.map_or_else(String::new, |request| match &request.result {
-        Ok(response) => format!("status {}", response.status().as_u16()),
-        Err(error) => error.to_string(),
-    })
+    herd.iter().find(|request| !request.is_ok()).map_or_else(String::new, UserRequest::outcome)
 }
 
 fn counted(loads: usize) -> String {

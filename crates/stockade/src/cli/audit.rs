@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, str::FromStr};
 
 use clap::Args;
-use stockade_audit::{Mark, PRESETS, Preset, QUESTIONS, report};
+use stockade_audit::{Mark, PRESETS, Preset, Purge, questions, report};
 use stockade_load::TargetPattern;
 use stockade_model::{nearest::remedy, registry::ReportFormat};
 
@@ -22,6 +22,9 @@ pub struct AuditArgs {
     /// Address of the origin, which the audit plays; port 0: any free port
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9080", value_parser = address)]
     pub origin_listen: SocketAddr,
+    /// Request that removes a page, such as `PURGE {url}` or `POST /admin/purge?path={path}`: purges are examined, too
+    #[arg(long, value_name = "REQUEST")]
+    pub purge: Option<Purge>,
     /// Cache that the audit may reach, such as `10.2.0.7:8080`; may be repeated [default: those of this machine]
     #[arg(long, value_name = "PATTERN")]
     pub allow_target: Vec<TargetPattern>,
@@ -54,7 +57,7 @@ impl FromStr for FailingAnswer {
         if let Some(mark) = marks.into_iter().find(|mark| mark.name() == text) {
             return Ok(Self::Mark(mark));
         }
-        let mut ids = QUESTIONS.iter().map(|question| question.id);
+        let mut ids = questions().map(|question| question.id);
         ids.clone().find(|id| *id == text).map(Self::Question).ok_or_else(|| {
             let names = marks.map(Mark::name).into_iter().chain(&mut ids);
             format!("`{text}` is neither a mark nor a question: {}", remedy(text, names.collect::<Vec<_>>()))

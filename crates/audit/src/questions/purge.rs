@@ -1,0 +1,3 @@
+use super::Question;
+
+pub(super) const QUESTIONS: &[Question] = &[];
