@@ -54,3 +54,12 @@ impl Answer {
         self
     }
 }
+
+/// `1 load`, `2 loads`, `no load`
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    match count {
+        0 => format!("no {noun}"),
+        1 => format!("1 {noun}"),
+        count => format!("{count} {noun}s"),
+    }
+}

@@ -1,10 +1,15 @@
 //! The control of a cache besides requests of users: purges, and the process of a server that the audit started.
 
-use std::{cell::RefCell, str::FromStr};
+use std::{
+    process::Command,
+    str::FromStr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use http::Method;
 use stockade_model::proc::resident_bytes;
 use stockade_services::{ProgramServer, ServiceError, Signal};
+use tokio::task::spawn_blocking;
 
 use crate::users::{UserRequest, Users};
 
@@ -26,9 +31,11 @@ pub struct Purge {
 pub struct Control {
     pub purge: Option<Purge>,
     /// `None`: it was running before the audit.
-    pub server: Option<RefCell<ProgramServer>>,
+    pub server: Option<Arc<Mutex<ProgramServer>>>,
     /// With this signal the server reads its configuration anew.
     pub reload: Option<Signal>,
+    /// A shell command that empties the cache. It runs before each group of questions.
+    pub reset: Option<String>,
 }
 
 impl FromStr for Purge {
@@ -61,29 +68,54 @@ impl Purge {
 }
 
 impl Control {
+    /// Starts the server of a command, which is one program with its arguments, stays in the foreground and listens on this port.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn of_command(command: &str, port: u16) -> Result<Self, ServiceError> {
+        let server = ProgramServer::from_command("cache", command, port)?;
+        Ok(Self { server: Some(Arc::new(server.into())), ..Self::default() })
+    }
+
     /// The URL of the server that the audit started.
     #[must_use]
     pub fn url(&self) -> Option<String> {
-        Some(format!("http://127.0.0.1:{}", self.server.as_ref()?.borrow().port()))
+        Some(format!("http://127.0.0.1:{}", lock(self.server.as_ref()?).port()))
     }
 
-    /// Starts the server anew with the same configuration, and awaits that it accepts connections. `None`: the audit did not start it.
-    pub(crate) fn restart(&self) -> Option<Result<(), ServiceError>> {
-        Some(self.server.as_ref()?.borrow_mut().restart())
+    /// Empties the cache, if there is a command for it.
+    pub(crate) async fn reset(&self) -> Result<(), String> {
+        let Some(command) = self.reset.clone() else { return Ok(()) };
+        let output = spawn_blocking(move || Command::new("sh").args(["-c", &command]).output());
+        let output = output.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        Err(if text.is_empty() { output.status.to_string() } else { text })
+    }
+
+    /// Starts the server anew with the same configuration, and awaits that it accepts connections.
+    pub(crate) async fn restart(&self) -> Result<(), String> {
+        let server = self.server.clone().ok_or("the audit did not start it")?;
+        let restart = spawn_blocking(move || lock(&server).restart());
+        restart.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
     }
 
     /// The server begins to read its configuration anew. False: it has no signal for that, or the audit did not start it.
     pub(crate) fn reload(&self) -> bool {
         let (Some(server), Some(signal)) = (&self.server, self.reload) else { return false };
-        let server = server.borrow();
-        server.process().inspect(|process| process.signal(signal)).is_some()
+        lock(server).process().inspect(|process| process.signal(signal)).is_some()
     }
 
     /// The resident memory of the server and of its children. `None`: the audit did not start it.
     pub(crate) fn resident_bytes(&self) -> Option<u64> {
-        let server = self.server.as_ref()?.borrow();
-        Some(server.process()?.ids().filter_map(resident_bytes).sum())
+        Some(lock(self.server.as_ref()?).process()?.ids().filter_map(resident_bytes).sum())
     }
+}
+
+fn lock(server: &Mutex<ProgramServer>) -> MutexGuard<'_, ProgramServer> {
+    server.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

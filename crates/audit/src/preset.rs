@@ -1,6 +1,12 @@
 //! Installed servers as caches, with the configuration that their documentation begins with.
 
-use std::{fs, io, net::SocketAddr, path::Path};
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, Write as _},
+    net::SocketAddr,
+    path::Path,
+    sync::Arc,
+};
 
 use crate::control::Control;
 use stockade_model::{named, registry::Registry};
@@ -12,6 +18,8 @@ pub struct Preset {
     pub summary: &'static str,
     /// The signal with which it reads its configuration anew.
     reload: Option<Signal>,
+    /// The request that removes a page, if its configuration allows one.
+    purge: Option<&'static str>,
     /// Writes its configuration into a folder and returns its command.
     configure: fn(Settings<'_>) -> io::Result<Vec<String>>,
 }
@@ -24,25 +32,43 @@ pub static PRESETS: Registry<Preset> = Registry::new(&[
         name: "nginx",
         summary: "proxy_cache with its defaults (Debian: nginx)",
         reload: Some(Signal::HUP),
+        purge: None,
         configure: nginx,
     },
     Preset {
         name: "varnish",
         summary: "the built-in VCL (Debian: varnish)",
         reload: None,
+        purge: None,
         configure: varnish,
     },
     Preset {
         name: "haproxy",
         summary: "cache-use and cache-store (Debian: haproxy)",
         reload: None,
+        purge: None,
         configure: haproxy,
     },
     Preset {
         name: "squid",
         summary: "an accelerator with its defaults (Debian: squid)",
         reload: Some(Signal::HUP),
+        purge: None,
         configure: squid,
+    },
+    Preset {
+        name: "trafficserver",
+        summary: "the files of its package (Debian: trafficserver)",
+        reload: None,
+        purge: None,
+        configure: traffic_server,
+    },
+    Preset {
+        name: "stockade",
+        summary: "stockade proxy with its defaults",
+        reload: Some(Signal::HUP),
+        purge: Some("PURGE {url}"),
+        configure: stockade,
     },
 ]);
 
@@ -61,7 +87,9 @@ impl Preset {
     pub fn start(&self, origin: SocketAddr) -> Result<Control, ServiceError> {
         let configure = |folder: &Path, port| (self.configure)(Settings { folder, port, origin });
         let server = ProgramServer::start(self.name, configure)?;
-        Ok(Control { purge: None, server: Some(server.into()), reload: self.reload })
+        let server = Some(Arc::new(server.into()));
+        let purge = self.purge.and_then(|purge| purge.parse().ok());
+        Ok(Control { server, reload: self.reload, purge, ..Control::default() })
     }
 }
 
@@ -72,7 +100,7 @@ fn command(words: &[&str]) -> Vec<String> {
 fn nginx(Settings { folder, port, origin }: Settings<'_>) -> io::Result<Vec<String>> {
     let configuration = format!(
         "daemon off;
-master_process off;
+user root;
 pid pid;
 error_log stderr;
 events {{ worker_connections 4096; }}
@@ -160,6 +188,64 @@ shutdown_lifetime 1 seconds
     let file = folder.join("squid.conf");
     fs::write(&file, configuration)?;
     Ok(command(&[path_or_name("/usr/sbin/squid"), "--foreground", "-f", &file.to_string_lossy()]))
+}
+
+fn traffic_server(Settings { folder, port, origin }: Settings<'_>) -> io::Result<Vec<String>> {
+    let at = folder.to_string_lossy();
+    let [etc, runroot] = ["etc", "runroot.yaml"].map(|name| folder.join(name));
+    for name in ["etc", "run", "logs", "cache"] {
+        fs::create_dir(folder.join(name))?;
+    }
+    for file in fs::read_dir("/etc/trafficserver")? {
+        let file = file?;
+        if file.file_type()?.is_file() {
+            fs::copy(file.path(), etc.join(file.file_name()))?;
+        }
+    }
+    let folders = format!(
+        "prefix: {at}
+exec_prefix: /usr
+bindir: /usr/bin
+sbindir: /usr/sbin
+sysconfdir: {at}/etc
+datadir: {at}/cache
+includedir: /usr/include
+libdir: /usr/lib/trafficserver
+libexecdir: /usr/lib/trafficserver/modules
+localstatedir: {at}
+runtimedir: {at}/run
+logdir: {at}/logs
+cachedir: {at}/cache
+"
+    );
+    fs::write(&runroot, folders)?;
+    fs::write(etc.join("storage.config"), format!("{at}/cache 256M\n"))?;
+    fs::write(etc.join("remap.config"), format!("map / http://{origin}/\n"))?;
+    let records = format!(
+        "CONFIG proxy.config.http.server_ports STRING {port}:ip-in=127.0.0.1
+CONFIG proxy.config.admin.user_id STRING #-1
+"
+    );
+    OpenOptions::new().append(true).open(etc.join("records.config"))?.write_all(records.as_bytes())?;
+    Ok(command(&["traffic_server", &format!("--run-root={}", runroot.display())]))
+}
+
+/// This program.
+fn stockade(Settings { folder, port, origin }: Settings<'_>) -> io::Result<Vec<String>> {
+    let configuration = format!(
+        "listen = [\"127.0.0.1:{port}\"]
+
+[[origin]]
+url = \"http://{origin}\"
+
+[admin]
+purge_from = [\"127.0.0.1\"]
+"
+    );
+    let file = folder.join("stockade.toml");
+    fs::write(&file, configuration)?;
+    let program = std::env::current_exe()?;
+    Ok(command(&[&program.to_string_lossy(), "proxy", "--config", &file.to_string_lossy()]))
 }
 
 impl std::fmt::Debug for Preset {

@@ -23,9 +23,10 @@ pub struct Question {
     /// The rule that a wrong answer breaks, such as `RFC 9111, 3.5`; empty: a cache may do as it likes.
     pub rule: &'static str,
     pub(crate) needs: Needs,
-    /// Few requests and long waits: it is examined at the same time as the others of its group, which follow one another.
+    /// Few requests and long waits: it is examined at the same time as the others of its group of this kind, before the rest, which
+    /// follow one another.
     pub(crate) mostly_waits: bool,
-    pub(crate) ask: for<'a> fn(&'a Audit<'a>) -> Pin<Box<dyn Future<Output = Answer> + 'a>>,
+    pub(crate) ask: Ask,
 }
 
 /// The control of a cache that a question needs. Without it, the question is not asked.
@@ -37,6 +38,8 @@ pub(crate) enum Needs {
     Purge,
     /// A server that the audit started.
     Server,
+    /// A server that the audit started, and that can read its configuration anew.
+    Reload,
 }
 
 /// In the order of reports.
@@ -61,6 +64,18 @@ pub fn questions() -> impl Iterator<Item = &'static Question> + Clone {
 /// The questions by group, with the group's name.
 pub(crate) fn groups() -> impl Iterator<Item = (&'static str, &'static [Question])> {
     GROUPS.iter().filter_map(|questions| Some((questions.first()?.group(), *questions)))
+}
+
+type Ask = for<'a> fn(&'a Audit<'a>) -> Pin<Box<dyn Future<Output = Answer> + 'a>>;
+
+/// A question that is examined at the same time as the others of its group, with few requests and long waits.
+const fn waiting(id: &'static str, text: &'static str, rule: &'static str, ask: Ask) -> Question {
+    Question { id, text, rule, needs: Needs::Requests, mostly_waits: true, ask }
+}
+
+/// A question that is examined alone, about a matter that no rule decides.
+const fn busy(id: &'static str, text: &'static str, ask: Ask) -> Question {
+    Question { id, text, rule: "", needs: Needs::Requests, mostly_waits: false, ask }
 }
 
 impl Question {

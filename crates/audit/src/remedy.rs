@@ -52,7 +52,41 @@ const REMEDIES: &[(&str, &str, &str)] = &[
         "CONFIG proxy.config.http.cache.open_write_fail_action INT 5; CONFIG proxy.config.cache.enable_read_while_writer INT 1",
     ),
     ("trafficserver", "herd.expired", "CONFIG proxy.config.http.cache.open_write_fail_action INT 5"),
+    // The outage, freshness and restart of each: the same sources, `http_stale` of HAProxy's cache, which it lacks, and the release notes
+    // of Varnish 6.4 (stale-while-revalidate becomes grace).
+    ("nginx", "outage.errors", NGINX_STALE),
+    ("nginx", "outage.reset", NGINX_STALE),
+    ("nginx", "outage.silence", "proxy_cache_use_stale error timeout updating; proxy_read_timeout 2s;"),
+    ("nginx", "outage.slow", "proxy_cache_use_stale updating; proxy_cache_background_update on;"),
+    ("nginx", "outage.flapping", NGINX_STALE),
+    ("nginx", "freshness.validation", "proxy_cache_revalidate on;"),
+    (
+        "nginx",
+        "freshness.stale-while-revalidate",
+        "proxy_cache_use_stale updating; proxy_cache_background_update on;",
+    ),
+    ("varnish", "outage.errors", VARNISH_ABANDON),
+    ("varnish", "outage.flapping", VARNISH_ABANDON),
+    (
+        "varnish",
+        "outage.must-revalidate",
+        "if (beresp.http.Cache-Control ~ \"must-revalidate\") { set beresp.grace = 0s; } in vcl_backend_response",
+    ),
+    (
+        "varnish",
+        "freshness.expires-0",
+        "if (beresp.http.Expires == \"0\") { set beresp.uncacheable = true; } in vcl_backend_response",
+    ),
+    ("varnish", "freshness.heuristic", "varnishd -p default_ttl=0"),
+    ("varnish", "freshness.no-lifetime", "varnishd -p default_ttl=0"),
+    ("trafficserver", "outage.silence", "CONFIG proxy.config.http.transaction_no_activity_timeout_out INT 2"),
+    ("trafficserver", "outage.reset", "CONFIG proxy.config.http.connect_attempts_max_retries INT 0"),
+    ("trafficserver", "outage.stale-limit", "CONFIG proxy.config.http.cache.max_stale_age INT 0"),
+    ("squid", "freshness.heuristic", "refresh_pattern . 0 10% 4320"),
 ];
+
+const NGINX_STALE: &str = "proxy_cache_use_stale error timeout updating http_500 http_502 http_503 http_504;";
+const VARNISH_ABANDON: &str = "if (beresp.status >= 500 && bereq.is_bgfetch) { return (abandon); } in vcl_backend_response, and a longer beresp.grace";
 
 /// The remedy for an answer that is not the best, if the server is known to have one.
 pub(crate) fn remedy(server: Option<&str>, question: &str, mark: Mark) -> Option<&'static str> {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, io, net::SocketAddr, sync::Arc, time::Duration};
 
-use futures_util::future::{join, join_all};
+use futures_util::future::join_all;
 use stockade_http::{client::HttpUrl, tls::TrustError};
 use stockade_model::{
     seed::Seed,
@@ -43,6 +43,8 @@ pub enum AuditError {
          Switch its cache on for all paths and hosts"
     )]
     StoresNothing { url: String },
+    #[error("the command that empties the cache failed: {0}")]
+    Reset(String),
 }
 
 /// The origin of an audit, to which the cache has to forward.
@@ -100,7 +102,7 @@ impl AuditOrigin {
     /// group before it begins.
     ///
     /// # Errors
-    /// The cache does not answer, has another origin, or stores nothing; or the users cannot trust certificates.
+    /// The cache does not answer, has another origin, or stores nothing; it cannot be emptied; or the users cannot trust certificates.
     pub async fn examine(
         &self,
         url: &HttpUrl,
@@ -125,6 +127,7 @@ impl Audit<'_> {
         let mut answers = Vec::new();
         for (name, questions) in groups() {
             progress(name);
+            self.control.reset().await.map_err(AuditError::Reset)?;
             answers.extend(self.ask_group(questions).await);
         }
         let remedies = answers
@@ -144,15 +147,10 @@ impl Audit<'_> {
         let ask = async |(place, question): (usize, &'static Question)| {
             (place, question, (question.ask)(self).await)
         };
-        let one_by_one = async {
-            let mut answers = Vec::new();
-            for question in busy {
-                answers.push(ask(question).await);
-            }
-            answers
-        };
-        let (mut answers, waited) = join(one_by_one, join_all(waiting.into_iter().map(ask))).await;
-        answers.extend(waited);
+        let mut answers = join_all(waiting.into_iter().map(ask)).await;
+        for question in busy {
+            answers.push(ask(question).await);
+        }
         answers.sort_by_key(|(place, ..)| *place);
         answers.into_iter().map(|(_, question, answer)| (question, answer)).collect()
     }
@@ -162,6 +160,7 @@ impl Audit<'_> {
             Needs::Requests => true,
             Needs::Purge => self.control.purge.is_some(),
             Needs::Server => self.control.server.is_some(),
+            Needs::Reload => self.control.server.is_some() && self.control.reload.is_some(),
         }
     }
 

@@ -49,7 +49,7 @@ pub(crate) struct Ask<'a> {
 }
 
 /// A request as its user saw it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct UserRequest {
     pub(crate) method: Method,
     pub(crate) path: String,

@@ -17,9 +17,14 @@ pub struct RunningServer {
 }
 
 impl RunningServer {
-    /// A folder and a port, without a process.
+    /// A folder and a free port, without a process.
     pub(crate) fn new(name: &str) -> Result<Self, ServiceError> {
-        Ok(Self { process: None, folder: Folder::new(name)?, port: free_port()? })
+        Self::at(name, free_port()?)
+    }
+
+    /// A folder, without a process.
+    pub(crate) fn at(name: &str, port: u16) -> Result<Self, ServiceError> {
+        Ok(Self { process: None, folder: Folder::new(name)?, port })
     }
 
     /// Starts the process and waits until `is_ready` succeeds, which receives the port. Kills a running process first.

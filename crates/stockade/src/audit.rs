@@ -32,12 +32,18 @@ async fn report(args: &AuditArgs, id: String) -> Result<AuditReport, CommandErro
         let url = url(args)?;
         let origin = AuditOrigin::start(args.origin_listen, id, Live::new())?;
         say!("origin: http://{}", origin.address());
-        let control = Control { purge: args.purge.clone(), ..Control::default() };
+        let mut control = match &args.command {
+            Some(command) => Control::of_command(command, url.port)?,
+            None => Control::default(),
+        };
+        control.purge.clone_from(&args.purge);
+        control.reset.clone_from(&args.reset);
         return Ok(origin.examine(&url, None, &control, progress).await?);
     };
     let origin = AuditOrigin::start((Ipv4Addr::LOCALHOST, 0).into(), id, Live::new())?;
     let mut control = preset.start(origin.address())?;
     control.purge = args.purge.clone().or(control.purge);
+    control.reset.clone_from(&args.reset);
     let url = control.url().unwrap_or_default();
     say!("{}: {url}, origin: http://{}", preset.name, origin.address());
     Ok(origin.examine(&parsed(&url)?, Some(preset.name), &control, progress).await?)

@@ -7,7 +7,7 @@ use stockade_model::units::format_duration;
 use stockade_origin::ResponseEnding;
 
 use crate::{
-    answer::{Answer, Mark},
+    answer::{Answer, Mark, counted},
     case::Case,
     page::Page,
     questions::{Needs, Question},
@@ -118,7 +118,7 @@ fn coalesced(case: &Case, herd: &[UserRequest], before: usize, more: &str) -> An
     };
     let mut text = format!(
         "{}; the slowest user had the page after {}.{more}",
-        counted(loads),
+        counted(loads, "load"),
         format_duration(slowest)
     );
     if failed > 0 {
@@ -141,7 +141,7 @@ async fn uncacheable(audit: &Audit<'_>) -> Answer {
             Mark::Wrong,
             format!(
                 "{} for {FEW_USERS} users: some had a page with `no-store` that was another's.",
-                counted(loads)
+                counted(loads, "load")
             ),
         );
     }
@@ -248,14 +248,6 @@ fn slowest(herd: &[UserRequest]) -> Duration {
 /// The first failure of a herd.
 fn failure(herd: &[UserRequest]) -> String {
     herd.iter().find(|request| !request.is_ok()).map_or_else(String::new, UserRequest::outcome)
-}
-
-fn counted(loads: usize) -> String {
-    match loads {
-        0 => "No load".to_owned(),
-        1 => "1 load".to_owned(),
-        loads => format!("{loads} loads"),
-    }
 }
 
 fn millis(duration: Duration) -> f64 {

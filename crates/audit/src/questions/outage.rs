@@ -1,3 +1,297 @@
-use super::Question;
+//! The origin fails for some seconds: what do users get meanwhile, and how is the origin treated?
 
-pub(super) const QUESTIONS: &[Question] = &[];
+use std::{
+    fmt::Write as _,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use futures_util::future::{join, join_all};
+use http::StatusCode;
+use stockade_model::{time::Time, units::format_duration};
+use stockade_origin::ResponseEnding;
+
+use crate::{
+    answer::{Answer, Mark, counted},
+    case::{Case, OriginRequest},
+    page::Page,
+    questions::{Needs, Question, busy, waiting},
+    setup::Audit,
+    truth::Violation,
+    users::UserRequest,
+};
+
+pub(super) const QUESTIONS: &[Question] = &[
+    waiting(
+        "outage.errors",
+        "The origin answers with 503 for 3 seconds; old pages are allowed (stale-if-error)",
+        "",
+        |audit| Box::pin(served_meanwhile(audit, "errors", error)),
+    ),
+    waiting(
+        "outage.reset",
+        "The origin resets connections for 3 seconds; old pages are allowed",
+        "",
+        |audit| {
+            Box::pin(served_meanwhile(audit, "resets", |request| {
+                Page::of(request).ending(ResponseEnding::Refused)
+            }))
+        },
+    ),
+    waiting("outage.silence", "The origin is silent for 3 seconds; old pages are allowed", "", |audit| {
+        Box::pin(served_meanwhile(audit, "silence", |request| {
+            Page::of(request).ending(ResponseEnding::Silent)
+        }))
+    }),
+    waiting(
+        "outage.slow",
+        "The origin takes 4 seconds; old pages are allowed (stale-while-revalidate)",
+        "",
+        |audit| {
+            Box::pin(served_meanwhile(audit, "slowness", |request| {
+                Page::of(request).cache_control(STALE_ALLOWED).after(SLOW)
+            }))
+        },
+    ),
+    waiting(
+        "outage.must-revalidate",
+        "The origin answers with 503; the old page must not be used (must-revalidate)",
+        "RFC 9111, 5.2.2.2",
+        |audit| Box::pin(must_revalidate(audit)),
+    ),
+    waiting(
+        "outage.stale-limit",
+        "The origin answers with 503 for 9 seconds; old pages are allowed for 2",
+        "RFC 5861, 4",
+        |audit| Box::pin(stale_limit(audit)),
+    ),
+    busy("outage.flapping", "Every second load fails; old pages are allowed", |audit| {
+        Box::pin(flapping(audit))
+    }),
+    busy("outage.other-pages", "A page fails 80 times; another page of the same origin works", |audit| {
+        Box::pin(other_pages(audit))
+    }),
+    busy("outage.recovery", "The origin works again after 3 seconds of errors", |audit| {
+        Box::pin(recovery(audit))
+    }),
+];
+
+const UNAVAILABLE: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
+const STALE_ALLOWED: &str = "max-age=1, stale-while-revalidate=60, stale-if-error=60";
+/// From the first load of a page with a lifetime of one second until it has expired, by whole seconds, too.
+const EXPIRY: Duration = Duration::from_millis(2_500);
+const OUTAGE: Duration = Duration::from_secs(3);
+const SLOW: Duration = Duration::from_secs(4);
+const USERS: usize = 4;
+const BETWEEN_REQUESTS: Duration = Duration::from_millis(250);
+/// A request that takes longer has waited for the origin.
+const WAIT: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(6);
+
+/// A page of an origin that can fail.
+struct FailingPage {
+    case: Arc<Case>,
+    path: String,
+    fails: Arc<AtomicBool>,
+}
+
+impl FailingPage {
+    /// The page is stored, and has expired.
+    async fn expired(
+        audit: &Audit<'_>,
+        name: &str,
+        cache_control: &'static str,
+        failing: fn(&OriginRequest) -> Page,
+    ) -> Self {
+        let fails = Arc::new(AtomicBool::new(false));
+        let is_failing = Arc::clone(&fails);
+        let case = audit.case(name, move |request: &OriginRequest| {
+            if is_failing.load(Relaxed) {
+                return failing(request);
+            }
+            Page::of(request).cache_control(cache_control)
+        });
+        let path = case.path("page");
+        audit.users.get(&path).await;
+        audit.users.wait(EXPIRY).await;
+        Self { case, path, fails }
+    }
+
+    fn fail(&self, fails: bool) {
+        self.fails.store(fails, Relaxed);
+    }
+
+    /// Requests of some users, each a while after the one before was answered.
+    async fn asked(&self, audit: &Audit<'_>, duration: Duration) -> Vec<UserRequest> {
+        let until = audit.users.now() + duration;
+        let user = async || {
+            let mut requests = Vec::new();
+            while audit.users.now() < until {
+                requests.push(audit.users.ask(&self.path).patience(PATIENCE).send().await);
+                audit.users.wait(BETWEEN_REQUESTS).await;
+            }
+            requests
+        };
+        join_all((0..USERS).map(|_| user())).await.concat()
+    }
+}
+
+/// Without `Cache-Control`, as servers and frameworks send it.
+fn error(request: &OriginRequest) -> Page {
+    Page::of(request).status(UNAVAILABLE)
+}
+
+async fn served_meanwhile(audit: &Audit<'_>, name: &str, failing: fn(&OriginRequest) -> Page) -> Answer {
+    let page = FailingPage::expired(audit, name, STALE_ALLOWED, failing).await;
+    let before = page.case.loads();
+    page.fail(true);
+    let requests = page.asked(audit, OUTAGE).await;
+    page.fail(false);
+    let loads = page.case.loads() - before;
+    let failed = requests.iter().filter(|request| !request.is_ok()).count();
+    let waited = requests.iter().filter(|request| request.took >= WAIT).count();
+    let old = requests.iter().filter(|request| request.load().is_some_and(|load| load < before)).count();
+    let count = requests.len();
+    let mark = match () {
+        // Somebody has to find out that the origin is silent. A failing origin suffers from repeated loads.
+        () if failed * 10 > count || waited * 4 > count || loads > count * 2 => Mark::Weak,
+        () if failed == 0 && loads <= count / 2 => Mark::Best,
+        () => Mark::Good,
+    };
+    let mut text = format!("{old} of {count} requests got the old page, {failed} failed");
+    if let Some(request) = requests.iter().find(|request| !request.is_ok()) {
+        let _ = write!(text, " ({})", request.outcome());
+    }
+    let _ = write!(text, "; {loads} reached the origin");
+    if waited > 0 {
+        let slowest = requests.iter().map(|request| request.took).max().unwrap_or_default();
+        let _ = write!(text, "; {} waited, up to {}", counted(waited, "request"), format_duration(slowest));
+    }
+    Answer::new(mark, text + ".")
+        .with("requests", count)
+        .with("old_pages", old)
+        .with("failed", failed)
+        .with("waited", waited)
+        .with("loads", loads)
+}
+
+async fn must_revalidate(audit: &Audit<'_>) -> Answer {
+    let page = FailingPage::expired(audit, "must-revalidate", "max-age=1, must-revalidate", error).await;
+    page.fail(true);
+    let requests = page.asked(audit, OUTAGE).await;
+    let old: Vec<_> = requests.iter().filter(|request| request.load() == Some(0)).collect();
+    old.iter().for_each(|request| audit.users.found(Violation::TooOld, request, "RFC 9111, 5.2.2.2"));
+    let count = requests.len();
+    match old.len() {
+        0 => Answer::new(Mark::Best, format!("{count} requests got an error, as they must.")),
+        old => Answer::new(Mark::Wrong, format!("{old} of {count} requests got the old page.")),
+    }
+}
+
+async fn stale_limit(audit: &Audit<'_>) -> Answer {
+    let page = FailingPage::expired(audit, "stale-limit", "max-age=1, stale-if-error=2", error).await;
+    page.fail(true);
+    // From the moment when it expired; a cache may count whole seconds, twice.
+    let limit = audit.users.now() + Duration::from_secs(4);
+    let requests = page.asked(audit, Duration::from_secs(9)).await;
+    let late: Vec<_> =
+        requests.iter().filter(|request| request.load() == Some(0) && request.sent > limit).collect();
+    late.iter().for_each(|request| audit.users.found(Violation::TooOld, request, "RFC 5861, 4"));
+    match late.last() {
+        Some(last) => Answer::new(
+            Mark::Wrong,
+            format!(
+                "{} requests got the old page later than that, up to {} later.",
+                late.len(),
+                format_duration(last.sent - limit)
+            ),
+        ),
+        None => Answer::new(Mark::Best, "The old page was not served for longer."),
+    }
+    .with("requests", requests.len())
+    .with("late", late.len())
+}
+
+async fn flapping(audit: &Audit<'_>) -> Answer {
+    let case = audit.case("flapping", |request| {
+        if request.number % 2 == 1 {
+            return error(request);
+        }
+        Page::of(request).cache_control("max-age=1, stale-if-error=60")
+    });
+    let path = case.path("page");
+    let mut failed = 0;
+    let count = 5;
+    for _ in 0..count {
+        failed += usize::from(!audit.users.get(&path).await.is_ok());
+        // One request finds an expired page.
+        audit.users.wait(Duration::from_millis(1_100)).await;
+    }
+    let loads = case.loads();
+    let answer = |mark, text| Answer::new(mark, text).with("failed", failed).with("loads", loads);
+    match failed {
+        0 => answer(Mark::Best, format!("No user had an error; {loads} loads for {count} requests.")),
+        _ => answer(Mark::Weak, format!("{failed} of {count} requests got the error.")),
+    }
+}
+
+async fn other_pages(audit: &Audit<'_>) -> Answer {
+    let sound = audit.case("sound", |request| Page::of(request).cache_control("no-store"));
+    let failing = audit.case("failing", error);
+    let [sound_path, failing_path] = [&sound, &failing].map(|case| case.path("page"));
+    let fails = async {
+        for _ in 0..20 {
+            audit.users.herd(&failing_path, USERS, PATIENCE).await;
+            audit.users.wait(Duration::from_millis(50)).await;
+        }
+    };
+    let works = async {
+        let mut requests = Vec::new();
+        for _ in 0..20 {
+            requests.push(audit.users.get(&sound_path).await);
+            audit.users.wait(Duration::from_millis(100)).await;
+        }
+        requests
+    };
+    let (_, requests) = join(fails, works).await;
+    let (count, failed) = (requests.len(), requests.iter().filter(|request| !request.is_ok()).count());
+    let answer =
+        |mark, text| Answer::new(mark, text).with("failed", failed).with("failing_loads", failing.loads());
+    match requests.iter().find(|request| !request.is_ok()) {
+        None => answer(Mark::Best, format!("All {count} requests for the page that works got it.")),
+        Some(first) => answer(
+            Mark::Weak,
+            format!("{failed} of {count} requests for the page that works failed: {}.", first.outcome()),
+        ),
+    }
+}
+
+async fn recovery(audit: &Audit<'_>) -> Answer {
+    let page = FailingPage::expired(audit, "recovery", "max-age=1, stale-if-error=60", error).await;
+    page.fail(true);
+    page.asked(audit, OUTAGE).await;
+    page.fail(false);
+    let healed = audit.users.now();
+    let is_new = |request: &UserRequest, seen: &[OriginRequest]| {
+        request.load().and_then(|load| seen.get(load)).is_some_and(|load| load.at >= healed)
+    };
+    let mut first: Option<Time> = None;
+    while first.is_none() && audit.users.now() < healed + PATIENCE {
+        let request = audit.users.get(&page.path).await;
+        if is_new(&request, &page.case.seen()) {
+            first = Some(request.ended());
+        }
+        audit.users.wait(BETWEEN_REQUESTS / 5).await;
+    }
+    match first {
+        Some(at) => {
+            let mark = if at - healed < WAIT { Mark::Best } else { Mark::Good };
+            Answer::new(mark, format!("The first new page came {} later.", format_duration(at - healed)))
+                .with("recovered_ms", (at - healed).as_secs_f64() * 1e3)
+        }
+        None => Answer::new(Mark::Weak, format!("No new page within {}.", format_duration(PATIENCE))),
+    }
+}

@@ -1,3 +1,146 @@
-use super::Question;
+//! The server is restarted, or reads its configuration anew, while users ask.
 
-pub(super) const QUESTIONS: &[Question] = &[];
+use std::{sync::Arc, time::Duration};
+
+use futures_util::future::join;
+use stockade_model::units::format_duration;
+
+use crate::{
+    answer::{Answer, Mark, counted},
+    case::Case,
+    page::Page,
+    questions::{Needs, Question},
+    setup::Audit,
+    users::UserRequest,
+};
+
+pub(super) const QUESTIONS: &[Question] = &[
+    Question {
+        id: "restart.reload",
+        text: "The configuration is read anew while users ask for 20 stored pages",
+        rule: "",
+        needs: Needs::Reload,
+        mostly_waits: false,
+        ask: |audit| Box::pin(reload(audit)),
+    },
+    Question {
+        id: "restart.restart",
+        text: "The server is restarted while users ask for 20 stored pages",
+        rule: "",
+        needs: Needs::Server,
+        mostly_waits: false,
+        ask: |audit| Box::pin(restart(audit)),
+    },
+];
+
+const PAGES: usize = 20;
+const BETWEEN_REQUESTS: Duration = Duration::from_millis(10);
+/// After the change, for a server that takes it over a moment later.
+const AFTERWARDS: Duration = Duration::from_secs(1);
+
+async fn reload(audit: &Audit<'_>) -> Answer {
+    let case = stored(audit, "reload").await;
+    let change = async {
+        audit.users.wait(AFTERWARDS / 2).await;
+        let is_told = audit.control.reload();
+        audit.users.wait(AFTERWARDS).await;
+        Ok::<_, String>(is_told)
+    };
+    let (requests, _) = asked_during(audit, &case, change).await;
+    let kept = kept(audit, &case).await;
+    let failed: Vec<_> = requests.iter().filter(|request| !request.is_ok()).collect();
+    let mark = match (failed.len(), kept) {
+        (0, PAGES) => Mark::Best,
+        (0, 1..) => Mark::Good,
+        _ => Mark::Weak,
+    };
+    let answer = Answer::new(mark, format!("{} {}", failures(&requests, &failed), pages(kept)));
+    answer.with("requests", requests.len()).with("failed", failed.len()).with("kept", kept)
+}
+
+async fn restart(audit: &Audit<'_>) -> Answer {
+    let case = stored(audit, "restart").await;
+    let change = async {
+        audit.users.wait(AFTERWARDS / 2).await;
+        let result = audit.control.restart().await;
+        audit.users.wait(AFTERWARDS / 2).await;
+        result
+    };
+    let (requests, result) = asked_during(audit, &case, change).await;
+    if let Err(error) = result {
+        return Answer::new(Mark::Unknown, format!("It did not start again: {error}"));
+    }
+    let kept = kept(audit, &case).await;
+    let failed: Vec<_> = requests.iter().filter(|request| !request.is_ok()).collect();
+    // A process that takes over the sockets of the one before it would refuse nobody.
+    let mark = match (failed.len(), kept) {
+        (0, PAGES) => Mark::Best,
+        (_, PAGES) => Mark::Good,
+        _ => Mark::Weak,
+    };
+    let away = failed.first().zip(failed.last()).map(|(first, last)| last.ended() - first.sent);
+    let away =
+        away.map_or_else(String::new, |time| format!(" For {} users had errors.", format_duration(time)));
+    let text = format!("{}{away} {}", failures(&requests, &failed), pages(kept));
+    Answer::new(mark, text).with("requests", requests.len()).with("failed", failed.len()).with("kept", kept)
+}
+
+/// Pages that are in the store.
+async fn stored(audit: &Audit<'_>, name: &str) -> Arc<Case> {
+    let case = audit.case(name, |request| Page::of(request).cache_control("max-age=600"));
+    for page in 0..PAGES {
+        audit.users.get(&case.path(&page.to_string())).await;
+    }
+    case
+}
+
+/// Requests one after another until a change has ended.
+async fn asked_during<T>(
+    audit: &Audit<'_>,
+    case: &Case,
+    change: impl Future<Output = T>,
+) -> (Vec<UserRequest>, T) {
+    let is_over = std::cell::Cell::new(false);
+    let asked = async {
+        let mut requests = Vec::new();
+        while !is_over.get() {
+            let path = case.path(&(requests.len() % PAGES).to_string());
+            requests.push(audit.users.get(&path).await);
+            audit.users.wait(BETWEEN_REQUESTS).await;
+        }
+        requests
+    };
+    let change = async {
+        let output = change.await;
+        is_over.set(true);
+        output
+    };
+    join(asked, change).await
+}
+
+/// The pages of which the first load is still served.
+async fn kept(audit: &Audit<'_>, case: &Case) -> usize {
+    let mut kept = 0;
+    for page in 0..PAGES {
+        let request = audit.users.get(&case.path(&page.to_string())).await;
+        kept += usize::from(request.load() == Some(page));
+    }
+    kept
+}
+
+fn failures(requests: &[UserRequest], failed: &[&UserRequest]) -> String {
+    match failed.first() {
+        None => format!("All {} were answered.", counted(requests.len(), "request")),
+        Some(first) => {
+            format!("{} of {} requests failed: {}.", failed.len(), requests.len(), first.outcome())
+        }
+    }
+}
+
+fn pages(kept: usize) -> String {
+    match kept {
+        PAGES => "All pages were still stored afterwards.".to_owned(),
+        0 => "Afterwards each page was loaded again.".to_owned(),
+        kept => format!("Afterwards {kept} of {PAGES} pages were still stored."),
+    }
+}

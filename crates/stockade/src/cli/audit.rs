@@ -22,6 +22,12 @@ pub struct AuditArgs {
     /// Address of the origin, which the audit plays; port 0: any free port
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9080", value_parser = address)]
     pub origin_listen: SocketAddr,
+    /// Command that starts the cache and stays in the foreground: the audit restarts it and measures its memory
+    #[arg(long, value_name = "COMMAND", conflicts_with = "preset")]
+    pub command: Option<String>,
+    /// Command that empties the cache; it runs before each group of questions
+    #[arg(long, value_name = "COMMAND")]
+    pub reset: Option<String>,
     /// Request that removes a page, such as `PURGE {url}` or `POST /admin/purge?path={path}`: purges are examined, too
     #[arg(long, value_name = "REQUEST")]
     pub purge: Option<Purge>,
