@@ -77,10 +77,10 @@ impl Control {
         Ok(Self { server: Some(Arc::new(server.into())), ..Self::default() })
     }
 
-    /// The URL of the server that the audit started.
+    /// The port of the server that the audit started, on the loopback interface.
     #[must_use]
-    pub fn url(&self) -> Option<String> {
-        Some(format!("http://127.0.0.1:{}", lock(self.server.as_ref()?).port()))
+    pub fn port(&self) -> Option<u16> {
+        Some(lock(self.server.as_ref()?).port())
     }
 
     /// Empties the cache, if there is a command for it.

@@ -253,7 +253,7 @@ impl GhostCounts {
 
 /// The stored value of a key, as far as a ghost needs it.
 #[derive(Clone, Copy, Debug)]
-pub struct StoredTimes {
+pub struct StoredFacts {
     /// From its store to its end.
     pub life: Lifetime,
     /// In bytes, with a limit in bytes.
@@ -303,7 +303,7 @@ impl SampledGhosts {
 
     /// A request for a key. `stored` is what the cache has, fresh or not. Returns true if another policy was chosen.
     #[cold]
-    pub(crate) fn request(&self, hash: u64, now: Time, stored: Option<StoredTimes>) -> bool {
+    pub(crate) fn request(&self, hash: u64, now: Time, stored: Option<StoredFacts>) -> bool {
         let chosen = self.note(hash, |sample| sample.request(hash, now, stored)).flatten();
         if let Some(policy) = chosen {
             let number =
@@ -320,7 +320,7 @@ impl SampledGhosts {
 
     /// A value was loaded and stored.
     #[cold]
-    pub(crate) fn stored(&self, hash: u64, now: Time, stored: StoredTimes, took: Duration) {
+    pub(crate) fn stored(&self, hash: u64, now: Time, stored: StoredFacts, took: Duration) {
         self.note(hash, |sample| sample.stored(hash, now, stored, took));
     }
 

@@ -32,7 +32,7 @@ use crate::{
 
 pub use crate::{
     freshness::{EntryAnswer, FreshnessState, Lifetime, Spans},
-    shadow::StoredTimes,
+    shadow::StoredFacts,
 };
 
 /// An eviction policy that decides for a caller who keeps the entries: the code that runs in each shard of a
@@ -109,7 +109,7 @@ impl Evictor {
     /// A request, before its [`hit`](Self::hit) or [`insert`](Self::insert). `found` is the stored value, fresh or not. Only for
     /// [`Policy::AUTO`].
     #[inline]
-    pub fn request(&mut self, entry: u32, at: Time, found: Option<StoredTimes>) {
+    pub fn request(&mut self, entry: u32, at: Time, found: Option<StoredFacts>) {
         let hash = spread(entry);
         if self.ghosts.may_sample(hash) && self.ghosts.request(hash, at, found) {
             self.policy.switch_to(self.ghosts.chosen(), &mut self.entries);
@@ -118,7 +118,7 @@ impl Evictor {
 
     /// A load that took so long has ended, and its value is stored. Only for [`Policy::AUTO`].
     #[inline]
-    pub fn loaded(&mut self, entry: u32, at: Time, value: StoredTimes, took: Duration) {
+    pub fn loaded(&mut self, entry: u32, at: Time, value: StoredFacts, took: Duration) {
         let hash = spread(entry);
         if self.ghosts.may_sample(hash) {
             self.ghosts.stored(hash, at, value, took);

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 /// The absolute `http` or `https` URL that a reference means.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Location<'a> {
+pub struct AbsoluteUrl<'a> {
     pub scheme: &'a str,
     /// Never empty.
     pub authority: &'a str,
@@ -16,7 +16,7 @@ pub struct Location<'a> {
 
 /// Resolves a reference that a response to `base` contains. A fragment is dropped. `None`: it is not a reference to HTTP.
 #[must_use]
-pub fn resolve<'a>(base: &Location<'a>, reference: &'a str) -> Option<Location<'a>> {
+pub fn resolve<'a>(base: &AbsoluteUrl<'a>, reference: &'a str) -> Option<AbsoluteUrl<'a>> {
     let reference = reference.trim_matches([' ', '\t']);
     let reference = &reference[..reference.find('#').unwrap_or(reference.len())];
     if reference.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
@@ -40,7 +40,7 @@ pub fn resolve<'a>(base: &Location<'a>, reference: &'a str) -> Option<Location<'
             format!("{folder}{reference}").into()
         }
     };
-    Some(Location { path_and_query, ..*base })
+    Some(AbsoluteUrl { path_and_query, ..*base })
 }
 
 /// A URL or a reference without user, password, query and fragment, for messages.
@@ -53,9 +53,9 @@ pub fn redact(reference: &str) -> String {
     format!("{scheme}//{rest}")
 }
 
-fn from_authority<'a>(scheme: &'a str, rest: &'a str) -> Option<Location<'a>> {
+fn from_authority<'a>(scheme: &'a str, rest: &'a str) -> Option<AbsoluteUrl<'a>> {
     let (authority, path_and_query) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
-    (!authority.is_empty()).then(|| Location { scheme, authority, path_and_query: path_and_query.into() })
+    (!authority.is_empty()).then(|| AbsoluteUrl { scheme, authority, path_and_query: path_and_query.into() })
 }
 
 /// The scheme, and the rest after its colon.
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn references_resolve_against_the_url_of_the_request() {
         let base =
-            Location { scheme: "http", authority: "a.example:8080", path_and_query: "/x/y?z=/q/r".into() };
+            AbsoluteUrl { scheme: "http", authority: "a.example:8080", path_and_query: "/x/y?z=/q/r".into() };
         for (reference, expected) in [
             ("", "http://a.example:8080/x/y?z=/q/r"),
             ("/p?q", "http://a.example:8080/p?q"),
@@ -88,7 +88,8 @@ mod tests {
             ("https://b.example?q", "https://b.example?q"),
             ("HTTPS://b.example/p#fragment", "HTTPS://b.example/p"),
         ] {
-            let Location { scheme, authority, path_and_query } = resolve(&base, reference).expect(reference);
+            let AbsoluteUrl { scheme, authority, path_and_query } =
+                resolve(&base, reference).expect(reference);
             assert_eq!(format!("{scheme}://{authority}{path_and_query}"), expected, "{reference}");
         }
         let none =

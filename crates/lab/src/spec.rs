@@ -49,7 +49,7 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-pub use crate::target::Scaled;
+pub use crate::target::ScaledDimension;
 use crate::{services::RunService, target::Target};
 pub use scale::ScaleError;
 #[cfg(feature = "schema")]
@@ -66,7 +66,7 @@ pub struct Experiment {
     /// Measurements of each arm of each test.
     pub repeats: u32,
     /// The dimensions that `--scale` multiplies.
-    pub scaled: Vec<Scaled>,
+    pub scaled: Vec<ScaledDimension>,
     /// Paths of tests, in the order of the file; `""` if the file has no tests.
     pub tests: Vec<String>,
     /// In the order of the file; last the one that repeats the first, if there is one.
@@ -263,7 +263,7 @@ struct Preamble {
     /// The reason for it, in Markdown paragraphs, which reports repeat.
     context: Option<String>,
     /// What `--scale F` multiplies. Default: `["load.duration"]` for open loads, nothing for bursts.
-    scaled: Option<Vec<Scaled>>,
+    scaled: Option<Vec<ScaledDimension>>,
     /// How often each arm of each test is measured, 1 to 1000. Small differences of times need more. Default: 1.
     #[cfg_attr(feature = "schema", schemars(with = "Option<u32>", range(min = 1, max = 1_000)))]
     repeat: Option<Spanned<u32>>,
@@ -393,7 +393,7 @@ fn read(name: &str, text: &str) -> Result<Experiment, TomlError> {
         repeats,
         scaled: head.scaled.unwrap_or_else(|| {
             let has_duration = |cell: &Cell| cell.target.facts().duration.is_some();
-            if cells.iter().any(has_duration) { vec![Scaled::LoadDuration] } else { Vec::new() }
+            if cells.iter().any(has_duration) { vec![ScaledDimension::LoadDuration] } else { Vec::new() }
         }),
         tests,
         arms,

@@ -69,7 +69,7 @@ pub trait Target: Any + fmt::Debug + Send + Sync {
     }
 
     /// Multiplies one dimension by a factor; a target without that dimension stays as it is.
-    fn scale(&mut self, dimension: Scaled, factor: f64) -> Result<(), TrafficLimitError> {
+    fn scale(&mut self, dimension: ScaledDimension, factor: f64) -> Result<(), TrafficLimitError> {
         let _ = (dimension, factor);
         Ok(())
     }
@@ -97,7 +97,7 @@ pub struct Facts {
 /// A dimension that `--scale` multiplies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
-pub enum Scaled {
+pub enum ScaledDimension {
     /// The number of workers.
     #[serde(rename = "load.burst")]
     LoadBurst,

@@ -1,7 +1,7 @@
 //! Redirects: the request that follows one.
 
 use http::{HeaderMap, HeaderName, Method, Uri, header};
-use stockade_http::location::{Location, resolve};
+use stockade_http::location::{AbsoluteUrl, resolve};
 
 use crate::{endpoint::Endpoint, template::RequestTemplate};
 
@@ -44,8 +44,8 @@ fn remove_content_headers(headers: &mut HeaderMap) {
 fn redirected(from: &Uri, location: &str) -> Option<Uri> {
     let path_and_query = from.path_and_query().map_or("/", |path| path.as_str());
     let (scheme, authority) = (from.scheme_str()?, from.authority()?.as_str());
-    let base = Location { scheme, authority, path_and_query: path_and_query.into() };
-    let Location { scheme, authority, path_and_query } = resolve(&base, location)?;
+    let base = AbsoluteUrl { scheme, authority, path_and_query: path_and_query.into() };
+    let AbsoluteUrl { scheme, authority, path_and_query } = resolve(&base, location)?;
     format!("{scheme}://{authority}{path_and_query}").parse().ok().filter(|to: &Uri| to.host().is_some())
 }
 

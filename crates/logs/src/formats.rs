@@ -46,7 +46,7 @@ pub(crate) enum Parsed {
     NoRequest,
     /// None: a message of a program that writes its requests to the same log. If no line of a log has a request, its lines are in
     /// another format, and the problem is the reason.
-    Message(Problem),
+    ProgramMessage(Problem),
     /// A comment or a header.
     Comment,
 }

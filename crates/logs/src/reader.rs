@@ -455,7 +455,9 @@ impl ReaderState {
             return Ok(Parsed::Comment);
         }
         match self.read_line(&line.text, parser, visit) {
-            Err(problem) if line.is_stderr || self.is_before_requests() => Ok(Parsed::Message(problem)),
+            Err(problem) if line.is_stderr || self.is_before_requests() => {
+                Ok(Parsed::ProgramMessage(problem))
+            }
             parsed => parsed,
         }
     }
@@ -531,7 +533,7 @@ impl ReaderState {
                 self.summary.without_request += 1;
                 return Ok(());
             }
-            Ok(Parsed::Message(problem)) => {
+            Ok(Parsed::ProgramMessage(problem)) => {
                 self.summary.without_request += 1;
                 self.messages += 1;
                 self.first_message.get_or_insert_with(|| bad_line(problem));

@@ -44,7 +44,7 @@ async fn report(args: &AuditArgs, id: String) -> Result<AuditReport, CommandErro
     let mut control = preset.start(origin.address())?;
     control.purge = args.purge.clone().or(control.purge);
     control.reset.clone_from(&args.reset);
-    let url = control.url().unwrap_or_default();
+    let url = format!("http://127.0.0.1:{}", control.port().unwrap_or_default());
     say!("{}: {url}, origin: http://{}", preset.name, origin.address());
     Ok(origin.examine(&parsed(&url)?, Some(preset.name), &control, progress).await?)
 }

@@ -12,7 +12,7 @@ use crate::{
     answer::{Answer, Mark},
     case::{Case, OriginRequest},
     page::Page,
-    questions::{Needs, Question, waiting},
+    questions::{Question, waiting},
     setup::Audit,
     truth::Violation,
     users::UserRequest,

@@ -18,7 +18,7 @@ use crate::{
     answer::{Answer, Mark, counted},
     case::{Case, OriginRequest},
     page::Page,
-    questions::{Needs, Question, busy, waiting},
+    questions::{Question, busy, waiting},
     setup::Audit,
     truth::Violation,
     users::UserRequest,

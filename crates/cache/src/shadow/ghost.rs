@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use stockade_model::{outcome::Outcome, time::Time};
 
-use super::{Ghost, GhostCounts, GhostTtl, StoredTimes, first_policy, sample::Keys};
+use super::{Ghost, GhostCounts, GhostTtl, StoredFacts, first_policy, sample::Keys};
 use crate::{
     freshness::{FreshnessState, Lifetime},
     invalidation::Invalidation,
@@ -84,7 +84,7 @@ impl PolicyEntries for Entries {
 /// The last value of a key.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KnownValue {
-    pub(super) times: StoredTimes,
+    pub(super) times: StoredFacts,
     /// The duration of its load.
     pub(super) took: Duration,
 }

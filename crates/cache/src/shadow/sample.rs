@@ -6,7 +6,7 @@ use hashbrown::HashTable;
 use stockade_model::{seed::Seed, time::Time};
 
 use super::{
-    Ghost, GhostCounts, GhostStats, GhostTtl, Shadow, ShadowStats, StoredTimes,
+    Ghost, GhostCounts, GhostStats, GhostTtl, Shadow, ShadowStats, StoredFacts,
     choice::{PolicyChoice, candidates},
     ghost::{KnownValue, SimulatedCache},
     position,
@@ -293,7 +293,7 @@ impl Sample {
         &mut self,
         hash: u64,
         now: Time,
-        stored: Option<StoredTimes>,
+        stored: Option<StoredFacts>,
     ) -> Option<&'static Policy> {
         let requests_before = self.second.requests;
         if self.second.starts(now) {
@@ -316,7 +316,7 @@ impl Sample {
         self.last_request = now;
         let weight = self.weight();
         self.requests += weight;
-        let is_hit = |stored: &StoredTimes| {
+        let is_hit = |stored: &StoredFacts| {
             now < stored.life.expires && !stored.life.is_negative() && !stored.is_marker
         };
         self.measured_hits += if stored.as_ref().is_some_and(is_hit) { weight } else { 0 };
@@ -361,7 +361,7 @@ impl Sample {
         Some(policy)
     }
 
-    pub(super) fn stored(&mut self, hash: u64, now: Time, times: StoredTimes, took: Duration) {
+    pub(super) fn stored(&mut self, hash: u64, now: Time, times: StoredFacts, took: Duration) {
         let Some(slot) = self.keys.find(hash) else { return };
         let known = KnownValue { times, took };
         if self.keys.slots[slot as usize].known.replace(known).is_some() {

@@ -162,7 +162,7 @@ fn a_flood_of_keys_does_not_grow_the_sample() {
         match number % 4 {
             0 => ghosts.not_stored(hash),
             1 => {}
-            _ => ghosts.stored(hash, now, StoredTimes { life, weight: 1, is_marker: false }, Duration::ZERO),
+            _ => ghosts.stored(hash, now, StoredFacts { life, weight: 1, is_marker: false }, Duration::ZERO),
         }
     }
     let flooded = ghosts.stats(now).unwrap();
@@ -171,7 +171,7 @@ fn a_flood_of_keys_does_not_grow_the_sample() {
     for number in 0..200_000_u64 {
         now = now + SECOND;
         let hash = hash(1_000_000 + number % 50);
-        ghosts.request(hash, now, Some(StoredTimes { life, weight: 1, is_marker: false }));
+        ghosts.request(hash, now, Some(StoredFacts { life, weight: 1, is_marker: false }));
         if number % 15 == 0 {
             ghosts.stats(now);
         }
@@ -200,7 +200,7 @@ proptest! {
         let mut now = Time::ZERO;
         for (step, key, weight, seconds) in steps {
             let (hash, life) = (hash(key), Lifetime::GONE.restarted(now, |_| Some(30 * SECOND)));
-            let stored = StoredTimes { life, weight, is_marker: key % 7 == 0 };
+            let stored = StoredFacts { life, weight, is_marker: key % 7 == 0 };
             match step {
                 0 | 1 => _ = sample.request(hash, now, Some(stored)),
                 2 => _ = sample.request(hash, now, None),
@@ -256,7 +256,7 @@ fn a_ghost_forgets_the_load_of_an_invalidated_value() {
     let rules = crate::freshness::LifetimeRules::of(
         Strategy { ttl: Some(60 * SECOND), swr: 60 * SECOND, ..strategy(limit.clone()) }.times(),
     );
-    let stored = StoredTimes { life: rules.life(None, at(0), SECOND, || 0.0), weight: 0, is_marker: false };
+    let stored = StoredFacts { life: rules.life(None, at(0), SECOND, || 0.0), weight: 0, is_marker: false };
     let counts = || sampled.stats(at(70)).unwrap().ghosts[0].total;
     sampled.request(hash(1), at(0), Some(stored));
     sampled.request(hash(1), at(62), Some(stored));
@@ -281,7 +281,7 @@ fn ghost_does_not_serve_stale_what_is_a_fallback_only() {
             Strategy { ttl: Some(60 * SECOND), swr: 60 * SECOND, sie, ..strategy(limit.clone()) }.times(),
         );
         let life = rules.life(None, at(0), SECOND, || 0.0);
-        let stored = StoredTimes { life, weight: 0, is_marker: false };
+        let stored = StoredFacts { life, weight: 0, is_marker: false };
         sampled.request(hash(1), at(0), Some(stored));
         sampled.request(hash(1), at(1), Some(stored));
         sampled.invalidate(&[position(hash(1))], Invalidation::Fallback, at(2));
@@ -295,7 +295,7 @@ fn ghost_does_not_serve_stale_what_is_a_fallback_only() {
 fn many_requests_make_the_sample_smaller() {
     let limit = Limit::entries(1_000);
     let ghosts = SampledGhosts::new(Some(&Shadow::around(&limit)), Some(&limit), Seed(1));
-    let stored = StoredTimes { life: LIFE.restarted(Time::ZERO, |_| None), weight: 0, is_marker: false };
+    let stored = StoredFacts { life: LIFE.restarted(Time::ZERO, |_| None), weight: 0, is_marker: false };
     for number in 0..1_000_000_u64 {
         let hash = hash(1 + number % 512);
         ghosts.request(hash, Time::ZERO + Duration::from_micros(number), Some(stored));

@@ -10,7 +10,7 @@ use super::{
     removal::RemovedEntries,
     shard::{NewEntry, Shard},
 };
-use crate::{freshness::Lifetime, invalidation::InvalidationSeq, shadow::StoredTimes};
+use crate::{freshness::Lifetime, invalidation::InvalidationSeq, shadow::StoredFacts};
 
 /// The rule by which a new value replaces the stored one of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +115,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Store<K, V> {
         }
         let sampled = self.ghosts.may_sample(hash).then(|| {
             let is_marker = self.is_marker.as_ref().is_some_and(|is_marker| is_marker(&value));
-            StoredTimes { life: *life, weight, is_marker }
+            StoredFacts { life: *life, weight, is_marker }
         });
         let mut gone = RemovedEntries::new();
         let mut shard = self.parts.part(hash).shard.write();

@@ -30,7 +30,7 @@ use crate::{
     freshness::{Lifetime, Spans},
     limit::{Limit, LimitBounds},
     policy::{Listed, Policy, PolicyData, PolicyEntries, PolicyInstance, Slot},
-    shadow::{StoredTimes, first_policy},
+    shadow::{StoredFacts, first_policy},
     sharded::{lengthen, shorten},
 };
 
@@ -423,13 +423,13 @@ impl<K: Hash + Eq + Clone, V: Clone> Shard<K, V> {
         hash: u64,
         key: &Q,
         is_marker: Option<&(dyn Fn(&V) -> bool + Send + Sync)>,
-    ) -> Option<StoredTimes>
+    ) -> Option<StoredFacts>
     where
         K: Borrow<Q>,
     {
         let (slot, entry) = self.find(hash, key)?;
         let is_marker = is_marker.is_some_and(|is_marker| is_marker(&entry.value));
-        Some(StoredTimes { life: self.life(slot, entry), weight: entry.weight, is_marker })
+        Some(StoredFacts { life: self.life(slot, entry), weight: entry.weight, is_marker })
     }
 
     /// Stores a value, and ends the key's claim and episode. Adds removed entries to `gone`. Returns false if the stored

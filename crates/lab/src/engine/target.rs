@@ -5,7 +5,7 @@ use stockade_record::record::OriginStage;
 use stockade_source::{Availability, SourceStage, SourceUrl};
 
 use super::{Burst, OpenLoad, TrafficLimitError};
-use crate::target::{Environment, Facts, MeasureContext, Measurement, Scaled, Target, TargetError};
+use crate::target::{Environment, Facts, MeasureContext, Measurement, ScaledDimension, Target, TargetError};
 
 /// A cache in this process, in front of a source of documents, under a load.
 #[derive(Clone, Debug)]
@@ -39,8 +39,8 @@ impl Target for EngineTarget<Burst> {
         Some(self.load.worker_bytes_max())
     }
 
-    fn scale(&mut self, dimension: Scaled, factor: f64) -> Result<(), TrafficLimitError> {
-        if dimension == Scaled::LoadBurst {
+    fn scale(&mut self, dimension: ScaledDimension, factor: f64) -> Result<(), TrafficLimitError> {
+        if dimension == ScaledDimension::LoadBurst {
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,
@@ -84,8 +84,8 @@ impl Target for EngineTarget<OpenLoad> {
         self.load.request_and_cache_bytes_max()
     }
 
-    fn scale(&mut self, dimension: Scaled, factor: f64) -> Result<(), TrafficLimitError> {
-        if dimension != Scaled::LoadDuration {
+    fn scale(&mut self, dimension: ScaledDimension, factor: f64) -> Result<(), TrafficLimitError> {
+        if dimension != ScaledDimension::LoadDuration {
             return Ok(());
         }
         let OpenLoad { traffic, behavior, .. } = &mut self.load;

@@ -17,8 +17,8 @@ use super::{
 use crate::{
     engine::TrafficLimitError,
     target::{
-        CacheCounters, Environment, Facts, MeasureContext, Measurement, OpenSecond, Scaled, Second, Target,
-        TargetError,
+        CacheCounters, Environment, Facts, MeasureContext, Measurement, OpenSecond, ScaledDimension, Second,
+        Target, TargetError,
     },
 };
 
@@ -54,8 +54,8 @@ impl Target for Fleet {
         if self.events.is_empty() { Vec::new() } else { std::iter::once(first).chain(events).collect() }
     }
 
-    fn scale(&mut self, dimension: Scaled, factor: f64) -> Result<(), TrafficLimitError> {
-        if dimension == Scaled::LoadDuration {
+    fn scale(&mut self, dimension: ScaledDimension, factor: f64) -> Result<(), TrafficLimitError> {
+        if dimension == ScaledDimension::LoadDuration {
             self.schedule = self.schedule.stretched(factor);
             self.events.iter_mut().for_each(|event| event.at = stretched(event.at, factor));
         }

@@ -9,7 +9,7 @@ use super::{HttpError, HttpLoad, sampler::TargetEndpoint, settings::start_with_s
 use crate::{
     engine::TrafficLimitError,
     services::RunService,
-    target::{Environment, Facts, MeasureContext, Measurement, Scaled, Target, TargetError},
+    target::{Environment, Facts, MeasureContext, Measurement, ScaledDimension, Target, TargetError},
 };
 
 #[derive(Clone, Debug)]
@@ -48,8 +48,8 @@ impl Target for AppTarget {
         Ok(measured?)
     }
 
-    fn scale(&mut self, dimension: Scaled, factor: f64) -> Result<(), TrafficLimitError> {
-        if dimension == Scaled::LoadDuration {
+    fn scale(&mut self, dimension: ScaledDimension, factor: f64) -> Result<(), TrafficLimitError> {
+        if dimension == ScaledDimension::LoadDuration {
             self.load.scale_duration(factor)?;
         }
         Ok(())

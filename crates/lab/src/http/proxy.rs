@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     engine::TrafficLimitError,
-    target::{Environment, Facts, MeasureContext, Measurement, Scaled, Target, TargetError},
+    target::{Environment, Facts, MeasureContext, Measurement, ScaledDimension, Target, TargetError},
 };
 
 #[derive(Clone, Debug)]
@@ -57,11 +57,11 @@ impl Target for ProxyTarget {
         self.estimated_cache_bytes(environment).or_else(|| self.limit_bytes())
     }
 
-    fn scale(&mut self, dimension: Scaled, factor: f64) -> Result<(), TrafficLimitError> {
+    fn scale(&mut self, dimension: ScaledDimension, factor: f64) -> Result<(), TrafficLimitError> {
         match dimension {
-            Scaled::LoadBurst => {}
-            Scaled::LoadDuration => self.load.scale_duration(factor)?,
-            Scaled::CacheLimitEntries => self.scale_entries(factor),
+            ScaledDimension::LoadBurst => {}
+            ScaledDimension::LoadDuration => self.load.scale_duration(factor)?,
+            ScaledDimension::CacheLimitEntries => self.scale_entries(factor),
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     engine::TrafficLimitError,
-    target::{Environment, Facts, MeasureContext, Measurement, Scaled, Target, TargetError},
+    target::{Environment, Facts, MeasureContext, Measurement, ScaledDimension, Target, TargetError},
 };
 
 #[derive(Clone, Debug)]
@@ -70,8 +70,8 @@ impl Target for UrlTarget {
         })?)
     }
 
-    fn scale(&mut self, dimension: Scaled, factor: f64) -> Result<(), TrafficLimitError> {
-        if dimension == Scaled::LoadDuration {
+    fn scale(&mut self, dimension: ScaledDimension, factor: f64) -> Result<(), TrafficLimitError> {
+        if dimension == ScaledDimension::LoadDuration {
             self.load.scale_duration(factor)?;
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use stockade_record::{judge::Claim, metrics::FigureWindow};
 
-use super::{Experiment, Scaled};
+use super::{Experiment, ScaledDimension};
 
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ScaleError {
@@ -21,7 +21,7 @@ impl Experiment {
     /// [`ScaleError`] where a file with the scaled values would be invalid.
     pub fn scale(&mut self, factor: f64) -> Result<(), ScaleError> {
         for dimension in self.scaled.clone() {
-            if dimension == Scaled::LoadDuration {
+            if dimension == ScaledDimension::LoadDuration {
                 self.check_windows(factor)?;
             }
             for cell in &mut self.cells {
@@ -31,7 +31,7 @@ impl Experiment {
                     reason: error.when_scaled(),
                 })?;
             }
-            if dimension == Scaled::LoadDuration {
+            if dimension == ScaledDimension::LoadDuration {
                 self.scale_windows(factor);
             }
         }

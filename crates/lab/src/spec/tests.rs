@@ -340,7 +340,10 @@ fn open(cell: &Cell) -> &OpenLoad {
 fn open_load_has_every_setting_of_its_file() {
     let minimal = read(OPEN).unwrap();
     let cell = &minimal.cells[0];
-    assert_eq!((cell.clock, minimal.scaled.as_slice()), (ClockKind::Virtual, &[Scaled::LoadDuration][..]));
+    assert_eq!(
+        (cell.clock, minimal.scaled.as_slice()),
+        (ClockKind::Virtual, &[ScaledDimension::LoadDuration][..])
+    );
     let load = open(cell);
     assert_eq!(load.traffic.schedule.to_string(), "60s at 10/s");
     assert_eq!(

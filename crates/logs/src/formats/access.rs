@@ -72,7 +72,9 @@ impl AccessLines {
         let line = match CommonLine::parse(text, &mut self.times) {
             Ok(line) => line,
             Err(_) if common::is_error_log(text) => {
-                return Ok(Parsed::Message("the line is one of an error log: name the access log".into()));
+                return Ok(Parsed::ProgramMessage(
+                    "the line is one of an error log: name the access log".into(),
+                ));
             }
             Err(error) => return Err(common::explained(error).into()),
         };
@@ -95,7 +97,7 @@ impl AccessLines {
     fn parse_json(&mut self, line: &str, visit: &mut Visit<'_>) -> Result<Parsed, Problem> {
         let line = JsonLine::parse(line)?;
         if let Some(message) = line.message() {
-            return Ok(Parsed::Message(message.into()));
+            return Ok(Parsed::ProgramMessage(message.into()));
         }
         let at_ns = line.at_ns(&mut self.times)?;
         visit_json(&line, at_ns, visit)
@@ -110,7 +112,7 @@ impl AccessLines {
         visit: &mut Visit<'_>,
     ) -> Result<Parsed, Problem> {
         if let Some(message) = line.message() {
-            return Ok(Parsed::Message(message.into()));
+            return Ok(Parsed::ProgramMessage(message.into()));
         }
         let at_ns = match line.at_ns(&mut self.times)? {
             Some(at_ns) => Some(at_ns),

@@ -162,7 +162,7 @@ impl LineParser for LayoutLines {
             }
         }
         let problem = first.unwrap_or_default();
-        if (self.is_message)(line) { Ok(Parsed::Message(problem)) } else { Err(problem) }
+        if (self.is_message)(line) { Ok(Parsed::ProgramMessage(problem)) } else { Err(problem) }
     }
 }
 

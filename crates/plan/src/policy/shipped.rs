@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use stockade_cache::{
     Limit, Policy,
-    simulation::{Evictor, Lifetime, Spans, StoredTimes},
+    simulation::{Evictor, Lifetime, Spans, StoredFacts},
 };
 use stockade_model::{seed::Seed, time::Time};
 
@@ -54,15 +54,15 @@ pub(crate) struct ShippedAuto {
 }
 
 impl ShippedAuto {
-    fn request(&mut self, access: &Access, found: Option<StoredTimes>) {
+    fn request(&mut self, access: &Access, found: Option<StoredFacts>) {
         self.shipped.0.request(access.key, at(access), found);
     }
 
     /// The times of a value that was loaded now.
-    fn times(&self, access: &Access) -> StoredTimes {
+    fn times(&self, access: &Access) -> StoredFacts {
         let expires = Time::from_nanos(access.at_ns.saturating_add(access.ttl_ns));
         let life = Lifetime::new(at(access), expires, expires, self.spans);
-        StoredTimes { life, weight: access.weight, is_marker: false }
+        StoredFacts { life, weight: access.weight, is_marker: false }
     }
 
     fn loaded(&mut self, access: &Access) {

@@ -8,7 +8,7 @@ use std::{borrow::Borrow, fmt, sync::Arc};
 
 use memchr::{memchr, memchr2, memchr2_iter, memrchr};
 use smallvec::SmallVec;
-use stockade_http::location::{self, Location};
+use stockade_http::location::{self, AbsoluteUrl};
 
 /// A normalised URL without a fragment. Created with one allocation; a clone is a reference count.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -98,7 +98,7 @@ impl CacheKey {
     #[must_use]
     pub fn resolve(&self, reference: &str) -> Option<Self> {
         let path_and_query = self.path_and_query();
-        let base = Location {
+        let base = AbsoluteUrl {
             scheme: self.scheme(),
             authority: self.authority(),
             path_and_query: path_and_query.into(),

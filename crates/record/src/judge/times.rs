@@ -26,7 +26,7 @@ use crate::{
 /// A comparison of times and its effects.
 pub(super) struct TimedComparison {
     regions: Regions,
-    assignments: Vec<AssignmentEffects>,
+    assignments: Vec<ComparisonEffects>,
     /// `None`: the comparison has no second arm or test.
     min_effect: Option<f64>,
     /// The effect between equal arms, if one is measured twice.
@@ -40,7 +40,7 @@ struct Regions {
 }
 
 /// The effects in one assignment of tests and arms.
-struct AssignmentEffects {
+struct ComparisonEffects {
     place: String,
     effects: Effects,
     /// The geometric means of the sides as positive quantities.
@@ -100,7 +100,7 @@ fn noise_of(
     effects.fold(0.0, f64::max)
 }
 
-impl AssignmentEffects {
+impl ComparisonEffects {
     fn of<'e>(
         comparison: &Comparison,
         place: String,
@@ -191,9 +191,9 @@ fn assignment_effects(
     assignment: &Assignment<'_>,
     repeats: u32,
     figures: &Figures<'_>,
-) -> AssignmentEffects {
+) -> ComparisonEffects {
     let evidence = |selector: &Selector, repeat| assignment.evidence(selector, repeat, figures);
-    AssignmentEffects::of(comparison, assignment.names().join(", "), repeats, evidence)
+    ComparisonEffects::of(comparison, assignment.names().join(", "), repeats, evidence)
 }
 
 impl TimedComparison {
@@ -275,18 +275,18 @@ impl TimedComparison {
         Expectation { expr: expr.to_owned(), left, right, verdict, effect, reason }
     }
 
-    fn decide(&self, alpha: f64) -> (Verdict, Option<&AssignmentEffects>) {
+    fn decide(&self, alpha: f64) -> (Verdict, Option<&ComparisonEffects>) {
         let is_supported =
-            |assignment: &AssignmentEffects| assignment.p_value_within_any(&self.regions.supporting) <= alpha;
+            |assignment: &ComparisonEffects| assignment.p_value_within_any(&self.regions.supporting) <= alpha;
         // One assignment is enough to refute: the chance of a false verdict is divided among them.
-        let is_refuted = |assignment: &AssignmentEffects| {
+        let is_refuted = |assignment: &ComparisonEffects| {
             assignment.p_value_within_any(&self.regions.refuting) <= self.alpha_of_one(alpha)
         };
-        let by_refuting = |a: &&AssignmentEffects, b: &&AssignmentEffects| {
+        let by_refuting = |a: &&ComparisonEffects, b: &&ComparisonEffects| {
             a.p_value_within_any(&self.regions.refuting)
                 .total_cmp(&b.p_value_within_any(&self.regions.refuting))
         };
-        let by_supporting = |a: &&AssignmentEffects, b: &&AssignmentEffects| {
+        let by_supporting = |a: &&ComparisonEffects, b: &&ComparisonEffects| {
             a.p_value_within_any(&self.regions.supporting)
                 .total_cmp(&b.p_value_within_any(&self.regions.supporting))
         };
@@ -296,7 +296,7 @@ impl TimedComparison {
             return (Verdict::Refuted, Some(refuted));
         }
         let open: Vec<_> = self.assignments.iter().filter(|assignment| !is_supported(assignment)).collect();
-        let invalid = |assignment: &&&AssignmentEffects| {
+        let invalid = |assignment: &&&ComparisonEffects| {
             let is_doubtful = || {
                 assignment.doubt.is_some() && {
                     let measured = assignment.as_measured();
@@ -323,7 +323,7 @@ impl TimedComparison {
         alpha / self.assignments.len() as f64
     }
 
-    fn effect(&self, assignment: &AssignmentEffects, verdict: Verdict, alpha: f64) -> Option<Effect> {
+    fn effect(&self, assignment: &ComparisonEffects, verdict: Verdict, alpha: f64) -> Option<Effect> {
         let effects = &assignment.effects;
         if effects.repeats.is_empty() {
             return None;
@@ -348,7 +348,7 @@ impl TimedComparison {
     fn reason(
         &self,
         verdict: Verdict,
-        deciding: Option<&AssignmentEffects>,
+        deciding: Option<&ComparisonEffects>,
         effect: Option<&Effect>,
     ) -> String {
         let Some(assignment) = deciding else { return "no test and arm has both sides".to_owned() };

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use stockade_lab::{spec::Experiment, target::Scaled};
+use stockade_lab::{spec::Experiment, target::ScaledDimension};
 use stockade_model::units::stretched;
 use stockade_record::record::ClockKind;
 
@@ -27,7 +27,7 @@ struct PlannedCell {
 
 impl TimeLeft {
     pub fn new(experiment: &Experiment, scale: f64) -> Self {
-        let factor = if experiment.scaled.contains(&Scaled::LoadDuration) { scale } else { 1.0 };
+        let factor = if experiment.scaled.contains(&ScaledDimension::LoadDuration) { scale } else { 1.0 };
         let cells = experiment.cells.iter().map(|cell| {
             let lasts = cell.target.facts().duration.map(|lasts| stretched(lasts, factor));
             ((cell.test.clone(), cell.arm.clone()), lasts)

@@ -53,7 +53,7 @@ fn file_has_every_setting() {
     assert!(locks.tier.as_ref().is_some_and(|tier| tier.locks && tier.latency == Duration::from_millis(1)));
     assert_eq!((hash.route, hash.cache.early), (Route::ConsistentHash, None));
     assert_eq!(hash.events, [event(0, FleetEventKind::RestartNodes)]);
-    assert_eq!(experiment.scaled, [crate::target::Scaled::LoadDuration]);
+    assert_eq!(experiment.scaled, [crate::target::ScaledDimension::LoadDuration]);
 }
 
 #[test]
