@@ -27,7 +27,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     breaker::LoadOutcome,
-    engine::loader::{BoxError, LoadFailure, LoadedValue, Loader},
+    engine::loader::{BoxError, LoadFailure, LoadFuture, LoadedValue, Loader},
     error::Error,
     locks::{Lock, MutexGuard},
     panics::catch_panic,
@@ -167,14 +167,12 @@ where
     V: Clone + Send + Sync + 'static,
     R: Runtime,
 {
-    const RESERVES_BYTES: bool = true;
-    const HAS_DEADLINE: bool = true;
+    fn has_deadline(&self) -> bool {
+        true
+    }
 
-    fn load(
-        self,
-        _room: impl FnOnce() -> Reservation<K, V>,
-    ) -> impl Future<Output = Result<LoadedValue<K, V>, BoxError>> + Send + 'static {
-        self.load_in_batch()
+    fn load(self: Box<Self>, _bytes: &dyn Fn() -> Reservation<K, V>) -> LoadFuture<K, V> {
+        Box::pin(self.load_in_batch())
     }
 }
 

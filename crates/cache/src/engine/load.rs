@@ -111,7 +111,7 @@ where
     R: Runtime,
 {
     /// Starts a load in its own task. Returns false if the breaker refuses it.
-    pub(crate) fn start_load<L: Loader<K, V>>(self: &Arc<Self>, new: NewLoad<K, V>, load: L) -> bool {
+    pub(crate) fn start_load(self: &Arc<Self>, new: NewLoad<K, V>, load: Box<dyn Loader<K, V>>) -> bool {
         let NewLoad { leader, seen_version, mode, mark, is_awaited } = new;
         let spawn =
             |task| if is_awaited { self.runtime.spawn_awaited(task) } else { self.runtime.spawn(task) };
@@ -134,7 +134,7 @@ where
         let admission_permit = match &turn {
             BreakerTurn::Waits => None,
             BreakerTurn::Admitted(_) => {
-                self.admission.try_admit(&self.store, leader.key(), L::RESERVES_BYTES)
+                self.admission.try_admit(&self.store, leader.key(), load.reserves_bytes())
             }
         };
         if admission_permit.is_some() {
@@ -223,7 +223,7 @@ where
 
     /// The task of one load. It holds a work guard until a write in the mailbox has been enqueued. A shared
     /// tier is looked up before the load, and updated after it.
-    async fn run<L: Loader<K, V>>(self: Arc<Self>, loading: LoadTask<K, V, R>, load: L) {
+    async fn run(self: Arc<Self>, loading: LoadTask<K, V, R>, load: Box<dyn Loader<K, V>>) {
         let LoadTask {
             leader,
             mut seen_version,
@@ -326,14 +326,14 @@ where
     }
 
     /// Runs the load if the breaker and admission control allow it.
-    async fn execute<L: Loader<K, V>>(
+    async fn execute(
         &self,
         key: &K,
         admission_permit: Option<AdmissionPermit>,
         turn: BreakerTurn<R>,
         deadline: Time,
         caller: Span,
-        load: L,
+        load: Box<dyn Loader<K, V>>,
     ) -> Result<ReceivedValue<'_, K, V, R>, Error> {
         let breaker_permit = match turn {
             BreakerTurn::Admitted(permit) => permit,
@@ -341,15 +341,15 @@ where
         };
         let admission_permit = match admission_permit {
             Some(admission_permit) => admission_permit,
-            None => self.queue_for_admission(key, deadline, L::RESERVES_BYTES).await?,
+            None => self.queue_for_admission(key, deadline, load.reserves_bytes()).await?,
         };
         // Time in our own queue is not the source's.
         let now = self.runtime.now();
-        let deadline = if L::HAS_DEADLINE { Time::NEVER } else { now + self.strategy.load.deadline };
+        let deadline = if load.has_deadline() { Time::NEVER } else { now + self.strategy.load.deadline };
         let since = self.store.invalidation_seq();
         let mut attempt = LoadAttempt::start(self, key.clone(), breaker_permit, now, deadline);
         let span = tracing::info_span!(parent: caller, "load", cache = self.name.as_deref(), error = Empty);
-        let load = load.load(|| Reservation::new(&self.store, key)).instrument(span.clone());
+        let load = load.load(&|| Reservation::new(&self.store, key)).instrument(span.clone());
         let result = match before(&self.runtime, deadline, load).await {
             Some(result) => result.map_err(LoadFailure::new),
             None => Err(LoadFailure { error: self.deadline_error(), outcome: LoadOutcome::TimedOut }),

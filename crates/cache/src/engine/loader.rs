@@ -144,22 +144,49 @@ impl<K: Hash + Eq + Clone, V: Clone + std::fmt::Debug> std::fmt::Debug for Loade
     }
 }
 
-/// Loads the value of one key. It is called at most once.
+/// Loads the value of one key. It is boxed when its load starts, so that the engine is compiled once, not for each caller's function.
 pub(crate) trait Loader<K: Hash + Eq + Clone, V: Clone>: Send + 'static {
     /// True if bytes for the value are reserved before the load starts.
-    const RESERVES_BYTES: bool;
+    fn reserves_bytes(&self) -> bool {
+        true
+    }
+
     /// True if it has bounds of its own: one for the time in its queue, and the strategy's deadline for the source.
-    const HAS_DEADLINE: bool = false;
+    fn has_deadline(&self) -> bool {
+        false
+    }
 
     /// The client of the request, if it is known.
     fn client(&self) -> Option<NonZeroU64> {
         None
     }
 
-    fn load(
-        self,
-        bytes: impl FnOnce() -> Reservation<K, V>,
-    ) -> impl Future<Output = Result<LoadedValue<K, V>, BoxError>> + Send + 'static;
+    fn load(self: Box<Self>, bytes: &dyn Fn() -> Reservation<K, V>) -> LoadFuture<K, V>;
+}
+
+/// A load in progress.
+pub(crate) type LoadFuture<K, V> = Pin<Box<dyn Future<Output = Result<LoadedValue<K, V>, BoxError>> + Send>>;
+
+/// The loader of a request until its load starts.
+pub(crate) trait UnstartedLoader<K: Hash + Eq + Clone, V: Clone> {
+    fn is_taken(&self) -> bool;
+    /// `None`: the client is not known, or the load has started.
+    fn client(&self) -> Option<NonZeroU64>;
+    fn take(&mut self) -> Option<Box<dyn Loader<K, V>>>;
+}
+
+impl<K: Hash + Eq + Clone, V: Clone, L: Loader<K, V>> UnstartedLoader<K, V> for Option<L> {
+    fn is_taken(&self) -> bool {
+        self.is_none()
+    }
+
+    fn client(&self) -> Option<NonZeroU64> {
+        self.as_ref().and_then(Loader::client)
+    }
+
+    fn take(&mut self) -> Option<Box<dyn Loader<K, V>>> {
+        Some(Box::new(self.take()?))
+    }
 }
 
 /// A function that returns the complete value.
@@ -182,14 +209,9 @@ where
     F: Future<Output = Result<V, E>> + Send + 'static,
     E: Into<BoxError> + Send + 'static,
 {
-    const RESERVES_BYTES: bool = true;
-
-    fn load(
-        self,
-        _room: impl FnOnce() -> Reservation<K, V>,
-    ) -> impl Future<Output = Result<LoadedValue<K, V>, BoxError>> + Send + 'static {
+    fn load(self: Box<Self>, _bytes: &dyn Fn() -> Reservation<K, V>) -> LoadFuture<K, V> {
         let load = self.0();
-        async move { load.await.map(LoadedValue::complete).map_err(Into::into) }
+        Box::pin(async move { load.await.map(LoadedValue::complete).map_err(Into::into) })
     }
 }
 
@@ -201,17 +223,12 @@ where
     F: Future<Output = Result<(V, Lifespan), E>> + Send + 'static,
     E: Into<BoxError> + Send + 'static,
 {
-    const RESERVES_BYTES: bool = true;
-
-    fn load(
-        self,
-        _room: impl FnOnce() -> Reservation<K, V>,
-    ) -> impl Future<Output = Result<LoadedValue<K, V>, BoxError>> + Send + 'static {
+    fn load(self: Box<Self>, _bytes: &dyn Fn() -> Reservation<K, V>) -> LoadFuture<K, V> {
         let load = self.0();
-        async move {
+        Box::pin(async move {
             let (value, lifespan) = load.await.map_err(Into::into)?;
             Ok(LoadedValue { lifespan: Some(lifespan), ..LoadedValue::complete(value) })
-        }
+        })
     }
 }
 
@@ -223,17 +240,16 @@ where
     F: Future<Output = Result<LoadedValue<K, V>, E>> + Send + 'static,
     E: Into<BoxError> + Send + 'static,
 {
-    const RESERVES_BYTES: bool = false;
+    fn reserves_bytes(&self) -> bool {
+        false
+    }
 
     fn client(&self) -> Option<NonZeroU64> {
         self.client
     }
 
-    fn load(
-        self,
-        bytes: impl FnOnce() -> Reservation<K, V>,
-    ) -> impl Future<Output = Result<LoadedValue<K, V>, BoxError>> + Send + 'static {
+    fn load(self: Box<Self>, bytes: &dyn Fn() -> Reservation<K, V>) -> LoadFuture<K, V> {
         let load = (self.load)(bytes());
-        async move { load.await.map_err(Into::into) }
+        Box::pin(async move { load.await.map_err(Into::into) })
     }
 }

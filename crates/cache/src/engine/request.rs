@@ -11,7 +11,7 @@ use super::{
     Engine,
     load::{NewLoad, RAMP_WAIT_MAX},
     loaded::{LoadResult, Loaded, LoadedFrom},
-    loader::{CacheMode, Loader},
+    loader::{CacheMode, Loader, UnstartedLoader},
 };
 use crate::{
     answer::{Answer, Reason},
@@ -145,12 +145,12 @@ where
     }
 
     /// Decides how to serve an entry that is not simply fresh. A refresh takes the loader.
-    fn classify<L: Loader<K, V>>(
+    fn classify(
         self: &Arc<Self>,
         key: &K,
         found: LookupResult<V>,
         now: Time,
-        load: &mut Option<L>,
+        load: &mut dyn UnstartedLoader<K, V>,
     ) -> ControlFlow<Answer<V>, PendingRequest> {
         let AgedEntry { value, life, version: seen_version, is_throttled } = match found {
             LookupResult::Aged(aged) => aged,
@@ -214,15 +214,15 @@ where
     }
 
     /// Starts a background load, unless one is in flight or the breaker refuses it.
-    fn refresh<L: Loader<K, V>>(
+    fn refresh(
         self: &Arc<Self>,
         key: &K,
         seen_version: Version,
         now: Time,
-        load: &mut Option<L>,
+        load: &mut dyn UnstartedLoader<K, V>,
         count: &Counter,
     ) {
-        if !self.may_load(key, load.as_ref().and_then(Loader::client)) {
+        if !self.may_load(key, load.client()) {
             return;
         }
         let leader = match self.strategy.fetch {
@@ -243,11 +243,11 @@ where
     }
 
     /// Joins the load in flight for the key, or starts one.
-    fn join_load<L: Loader<K, V>>(
+    fn join_load(
         self: &Arc<Self>,
         key: &K,
         request: &mut PendingRequest,
-        load: &mut Option<L>,
+        load: &mut dyn UnstartedLoader<K, V>,
     ) -> RequestStep<K, V> {
         let PendingRequest { at, has_stale, .. } = *request;
         let is_reload = request.mode == CacheMode::Reload;
@@ -312,12 +312,12 @@ where
     }
 
     /// Starts the load that this request leads. Returns the wait for its result.
-    fn lead<L: Loader<K, V>>(
+    fn lead(
         self: &Arc<Self>,
         leader: Leader<K, LoadResult<V>>,
         mark: Option<LoadMark<K, V>>,
         request: &mut PendingRequest,
-        load: &mut Option<L>,
+        load: &mut dyn UnstartedLoader<K, V>,
     ) -> RequestStep<K, V> {
         let is_hedge = leader.is_hedge();
         let soft = self.soft_deadline(request.has_stale, leader.started_at());
@@ -341,11 +341,11 @@ where
     }
 
     /// Decides what follows a wait.
-    fn handle_wait_outcome<L: Loader<K, V>>(
+    fn handle_wait_outcome(
         self: &Arc<Self>,
         key: &K,
         request: &mut PendingRequest,
-        load: &mut Option<L>,
+        load: &mut dyn UnstartedLoader<K, V>,
         outcome: WaitOutcome<K, LoadResult<V>>,
     ) -> RequestStep<K, V> {
         match outcome {
@@ -354,7 +354,7 @@ where
             }
             // Its own load, a hedge, has been overtaken.
             WaitOutcome::Completed(Ok(loaded), _)
-                if load.is_none() && !self.can_serve(key, &loaded, request) =>
+                if load.is_taken() && !self.can_serve(key, &loaded, request) =>
             {
                 self.finish(key, request, Outcome::Error, Err(Error::Invalidated))
             }
@@ -405,18 +405,18 @@ where
     }
 
     /// Ends the wait of a request whose deadline has passed.
-    fn time_out<L: Loader<K, V>>(
+    fn time_out(
         self: &Arc<Self>,
         key: &K,
         request: &mut PendingRequest,
-        load: &mut Option<L>,
+        load: &mut dyn UnstartedLoader<K, V>,
     ) -> RequestStep<K, V> {
         if let (Some(after), true) = (self.strategy.load.soft_timeout, request.is_soft_deadline) {
             return self.finish(key, request, Outcome::Error, Err(Error::SoftTimeout { after }));
         }
         let error = Error::WaitTimeout { after: self.wait_timeout() };
         let may_load = matches!(self.strategy.fetch, Fetch::Coalesce { then: AfterWait::Load, .. });
-        if !may_load || load.is_none() {
+        if !may_load || load.is_taken() {
             return self.finish(key, request, Outcome::Error, Err(error));
         }
         // Another waiter may have loaded it.
