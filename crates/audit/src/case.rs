@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use http::{HeaderMap, Method, StatusCode, header::AsHeaderName, request::Parts};
+use http::{HeaderMap, Method, StatusCode, Version, header::AsHeaderName, request::Parts};
 use stockade_model::time::{Live, Runtime, Time};
 use stockade_origin::{Script, ScriptedResponse};
 
@@ -32,6 +32,7 @@ pub(crate) struct OriginRequest {
     pub(crate) nth: usize,
     pub(crate) at: Time,
     pub(crate) method: Method,
+    pub(crate) version: Version,
     /// Path and query as they arrived.
     path: String,
     pub(crate) headers: HeaderMap,
@@ -100,6 +101,7 @@ impl Case {
             nth: seen.iter().filter(|earlier| earlier.path == path).count(),
             at,
             method: request.method.clone(),
+            version: request.version,
             path,
             headers: request.headers.clone(),
         };
@@ -124,6 +126,7 @@ impl OriginRequest {
     #[cfg(test)]
     pub(crate) fn of(path: &str) -> Self {
         let (number, at, method) = (0, Time::ZERO, Method::GET);
-        Self { number, nth: 0, at, method, path: path.to_owned(), headers: HeaderMap::new() }
+        let (version, headers) = (Version::HTTP_11, HeaderMap::new());
+        Self { number, nth: 0, at, method, version, path: path.to_owned(), headers }
     }
 }

@@ -83,6 +83,45 @@ const REMEDIES: &[(&str, &str, &str)] = &[
     ("trafficserver", "outage.reset", "CONFIG proxy.config.http.connect_attempts_max_retries INT 0"),
     ("trafficserver", "outage.stale-limit", "CONFIG proxy.config.http.cache.max_stale_age INT 0"),
     ("squid", "freshness.heuristic", "refresh_pattern . 0 10% 4320"),
+    // Integrity, purges and limits.
+    ("nginx", "integrity.chunked-cut", "proxy_http_version 1.1; proxy_set_header Connection \"\";"),
+    ("nginx", "integrity.error-stored", "proxy_cache_valid without `any`, 500 and 503"),
+    ("nginx", "integrity.gone", "proxy_cache_use_stale without http_404"),
+    ("nginx", "integrity.post-retry", "proxy_next_upstream without non_idempotent"),
+    (
+        "nginx",
+        "integrity.connection-fields",
+        "proxy_hide_header NAME; proxy_set_header NAME \"\"; for each field that `Connection` may name",
+    ),
+    (
+        "nginx",
+        "limits.long-field",
+        "proxy_buffer_size 16k; proxy_buffers 8 16k; large_client_header_buffers 4 16k;",
+    ),
+    ("nginx", "limits.long-url", "large_client_header_buffers 4 16k;"),
+    (
+        "varnish",
+        "purge.post",
+        "ban(\"req.url == \" + bereq.url); in vcl_backend_response if bereq.method is POST, PUT or DELETE",
+    ),
+    ("varnish", "limits.many-fields", "varnishd -p http_max_hdr=256"),
+    ("varnish", "limits.long-field", "varnishd -p http_req_hdr_len=16k -p http_resp_hdr_len=16k"),
+    (
+        "haproxy",
+        "integrity.connection-fields",
+        "http-request del-header NAME, and http-response del-header NAME before cache-store",
+    ),
+    (
+        "haproxy",
+        "integrity.post-retry",
+        "http-request disable-l7-retry if METH_POST, or retry-on without empty-response",
+    ),
+    ("haproxy", "limits.large", "total-max-size 256 and max-object-size 67108864 in the cache section"),
+    ("haproxy", "limits.many-fields", "tune.http.maxhdr 256"),
+    ("haproxy", "limits.long-field", "tune.bufsize 32768"),
+    ("squid", "integrity.error-stored", "negative_ttl 0 seconds"),
+    ("squid", "limits.large", "maximum_object_size 64 MB; maximum_object_size_in_memory 64 MB"),
+    ("trafficserver", "integrity.error-stored", "CONFIG proxy.config.http.negative_caching_enabled INT 0"),
 ];
 
 const NGINX_STALE: &str = "proxy_cache_use_stale error timeout updating http_500 http_502 http_503 http_504;";

@@ -14,10 +14,11 @@ use http::{
 };
 use http_body_util::Full;
 use stockade_http::{
-    client::{AGENT, Connector, HttpUrl, up_to},
+    client::{AGENT, ClientError, Connector, HttpUrl, up_to},
     tls::{Trust, TrustError},
 };
 use stockade_model::time::{Live, Runtime, Time, before};
+use tokio::net::TcpStream;
 
 use crate::{
     stamp::{BodyFault, Stamp},
@@ -113,6 +114,11 @@ impl Users {
         self.time.now()
     }
 
+    /// A connection to the cache, without TLS.
+    pub(crate) async fn tcp(&self) -> Result<TcpStream, ClientError> {
+        self.connector.tcp().await
+    }
+
     /// Counts a false answer, and keeps the first of its kind. `rule`: where the rule stands, such as `RFC 9111, 3.5`.
     pub(crate) fn found(&self, violation: Violation, request: &UserRequest, rule: &'static str) {
         self.truth.borrow_mut().add(violation, || request.example(rule));
@@ -171,8 +177,7 @@ impl Ask<'_> {
             request.headers_mut().insert(HOST, users.host.clone());
             request.headers_mut().insert(USER_AGENT, AGENT);
             request.headers_mut().extend(headers.clone());
-            let failed =
-                |error: stockade_http::client::ClientError| RequestFailure::Failed(error.to_string());
+            let failed = |error: ClientError| RequestFailure::Failed(error.to_string());
             let mut connection = users.connector.connect().await.map_err(failed)?;
             sent.set(users.time.now());
             connection.exchange(request, up_to(RESPONSE_BYTES_MAX)).await.map_err(failed)

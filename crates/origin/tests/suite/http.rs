@@ -10,4 +10,5 @@ mod encrypted;
 mod faults;
 mod load;
 mod recipes;
+mod script;
 mod support;

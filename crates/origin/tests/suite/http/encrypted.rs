@@ -54,7 +54,9 @@ async fn handshake(address: SocketAddr, pem: &str, protocol: &[u8]) -> TlsStream
     TlsConnector::from(Arc::new(config)).connect(name, tcp).await.unwrap()
 }
 
-async fn connect_http2(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> SendRequest<Bytes> {
+pub async fn connect_http2(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+) -> SendRequest<Bytes> {
     let mut builder = h2::client::Builder::new();
     builder.initial_window_size(1 << 20).initial_connection_window_size(1 << 20);
     let (requests, connection) = builder.handshake(stream).await.unwrap();
@@ -63,7 +65,7 @@ async fn connect_http2(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'sta
 }
 
 /// Head and body; or the error that the stream ends with, and the bytes of the body before it.
-async fn get(
+pub async fn get(
     requests: &SendRequest<Bytes>,
     path: &str,
 ) -> Result<(Response<()>, Vec<u8>), (Option<Reason>, usize)> {
