@@ -9,6 +9,7 @@ mod outage;
 mod privacy;
 mod purge;
 mod restart;
+mod tally;
 mod variants;
 
 use std::{future::Future, pin::Pin};

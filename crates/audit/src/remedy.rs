@@ -122,6 +122,98 @@ const REMEDIES: &[(&str, &str, &str)] = &[
     ("squid", "integrity.error-stored", "negative_ttl 0 seconds"),
     ("squid", "limits.large", "maximum_object_size 64 MB; maximum_object_size_in_memory 64 MB"),
     ("trafficserver", "integrity.error-stored", "CONFIG proxy.config.http.negative_caching_enabled INT 0"),
+    // Privacy, variants and keys: also `header_rewrite` of Traffic Server, and `cache` and `request_header_access` of Squid.
+    (
+        "nginx",
+        "privacy.authorization",
+        "proxy_cache_bypass $http_authorization; proxy_no_cache $http_authorization;",
+    ),
+    (
+        "nginx",
+        "privacy.many-users",
+        "proxy_cache_bypass $http_authorization; proxy_no_cache $http_authorization;",
+    ),
+    ("nginx", "privacy.cookies", "proxy_cache_bypass $http_cookie; proxy_no_cache $http_cookie;"),
+    ("nginx", "privacy.private", "remove Cache-Control from proxy_ignore_headers"),
+    ("nginx", "privacy.no-store", "remove Cache-Control from proxy_ignore_headers"),
+    ("nginx", "privacy.zero-lifetime", "remove Cache-Control from proxy_ignore_headers"),
+    ("nginx", "privacy.qualified", "remove Cache-Control and Set-Cookie from proxy_ignore_headers"),
+    ("nginx", "privacy.set-cookie", "remove Set-Cookie from proxy_ignore_headers"),
+    ("nginx", "variants.vary", "remove Vary from proxy_ignore_headers"),
+    ("nginx", "variants.vary-star", "remove Vary from proxy_ignore_headers"),
+    ("nginx", "variants.encodings", "remove Vary from proxy_ignore_headers"),
+    ("nginx", "variants.many", "remove Vary from proxy_ignore_headers"),
+    ("nginx", "variants.304-fields", "proxy_cache_revalidate off;"),
+    ("nginx", "keys.query", "proxy_cache_key $scheme$host$request_uri;"),
+    ("nginx", "keys.slashes", "proxy_cache_key $scheme$host$request_uri;"),
+    ("nginx", "keys.long", "proxy_cache_key $scheme$host$request_uri;"),
+    ("nginx", "keys.host", "proxy_cache_key $scheme$host$request_uri;"),
+    ("nginx", "keys.unkeyed", "proxy_set_header X-Forwarded-Host \"\"; and the same for each of the others"),
+    ("nginx", "keys.methods", "proxy_cache_methods GET HEAD;"),
+    (
+        "varnish",
+        "privacy.authorization",
+        "no return (hash) in vcl_recv for requests with Authorization: the built-in VCL passes them",
+    ),
+    (
+        "varnish",
+        "privacy.cookies",
+        "no return (hash) in vcl_recv for requests with Cookie: the built-in VCL passes them",
+    ),
+    (
+        "varnish",
+        "keys.unkeyed",
+        "unset req.http.X-Forwarded-Host; in vcl_recv, and the same for each of the others",
+    ),
+    (
+        "haproxy",
+        "privacy.cookies",
+        "http-request set-var(txn.cookie) req.hdr(cookie); http-request cache-use pages if !{ var(txn.cookie) -m found }; http-response cache-store pages if !{ var(txn.cookie) -m found }",
+    ),
+    ("haproxy", "privacy.set-cookie", "http-response cache-store pages if !{ res.hdr(set-cookie) -m found }"),
+    (
+        "haproxy",
+        "privacy.qualified",
+        "http-response cache-store pages if !{ res.fhdr(cache-control) -m sub private= }",
+    ),
+    (
+        "haproxy",
+        "variants.encodings",
+        "process-vary on; http-request set-header Accept-Encoding identity if !{ req.hdr(accept-encoding) -m found } before cache-use",
+    ),
+    (
+        "haproxy",
+        "variants.vary",
+        "process-vary on is for Accept-Encoding and Referer: HAProxy stores no page that varies by another field",
+    ),
+    (
+        "haproxy",
+        "variants.many",
+        "process-vary on is for Accept-Encoding and Referer: HAProxy stores no page that varies by another field",
+    ),
+    (
+        "haproxy",
+        "keys.unkeyed",
+        "http-request del-header X-Forwarded-Host before cache-use, and the same for each of the others",
+    ),
+    ("squid", "privacy.cookies", "acl cookies req_header Cookie . and cache deny cookies"),
+    (
+        "squid",
+        "keys.unkeyed",
+        "request_header_access X-Forwarded-Host deny all, and the same for each of the others",
+    ),
+    (
+        "trafficserver",
+        "privacy.authorization",
+        "header_rewrite.so with the rule: cond %{READ_RESPONSE_HDR_HOOK} [AND] cond %{CLIENT-HEADER:Authorization} /./ set-header Cache-Control private",
+    ),
+    ("trafficserver", "privacy.cookies", "CONFIG proxy.config.http.cache.cache_responses_to_cookies INT 0"),
+    ("trafficserver", "variants.many", "CONFIG proxy.config.cache.limits.http.max_alts INT 200"),
+    (
+        "trafficserver",
+        "keys.unkeyed",
+        "header_rewrite.so with the rule: cond %{READ_REQUEST_HDR_HOOK} rm-header X-Forwarded-Host, and the same for each of the others",
+    ),
 ];
 
 const NGINX_STALE: &str = "proxy_cache_use_stale error timeout updating http_500 http_502 http_503 http_504;";
