@@ -1,6 +1,7 @@
 //! The control of a cache besides requests of users: purges, and the process of a server that the audit started.
 
 use std::{
+    fmt::Debug,
     process::Command,
     str::FromStr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -26,16 +27,37 @@ pub struct Purge {
     target: String,
 }
 
+/// A server that the audit can restart and measure.
+pub trait Server: Debug + Send + Sync {
+    /// Starts it anew with the same configuration, and awaits that it accepts connections.
+    fn restart(&self) -> Result<(), String>;
+
+    /// True if it has a way to read its configuration anew.
+    fn can_reload(&self) -> bool;
+
+    /// It begins to read its configuration anew, if it can.
+    fn reload(&self);
+
+    /// Its resident memory, with that of its children. `None`: it is not known.
+    fn resident_bytes(&self) -> Option<u64>;
+}
+
 /// The control of a cache.
 #[derive(Debug, Default)]
 pub struct Control {
     pub purge: Option<Purge>,
     /// `None`: it was running before the audit.
-    pub server: Option<Arc<Mutex<ProgramServer>>>,
-    /// With this signal the server reads its configuration anew.
-    pub reload: Option<Signal>,
+    pub server: Option<Arc<dyn Server>>,
     /// A shell command that empties the cache. It runs before each group of questions.
     pub reset: Option<String>,
+}
+
+/// A server's process, and the signal with which it reads its configuration anew.
+#[derive(Debug)]
+pub struct StartedServer {
+    process: Mutex<ProgramServer>,
+    port: u16,
+    reload: Option<Signal>,
 }
 
 impl FromStr for Purge {
@@ -67,22 +89,53 @@ impl Purge {
     }
 }
 
-impl Control {
+impl StartedServer {
+    #[must_use]
+    pub fn new(process: ProgramServer, reload: Option<Signal>) -> Self {
+        let port = process.port();
+        Self { process: process.into(), port, reload }
+    }
+
     /// Starts the server of a command, which is one program with its arguments, stays in the foreground and listens on this port.
     ///
     /// # Errors
     /// It does not start.
     pub fn of_command(command: &str, port: u16) -> Result<Self, ServiceError> {
-        let server = ProgramServer::from_command("cache", command, port)?;
-        Ok(Self { server: Some(Arc::new(server.into())), ..Self::default() })
+        Ok(Self::new(ProgramServer::from_command("cache", command, port)?, None))
     }
 
-    /// The port of the server that the audit started, on the loopback interface.
+    /// Its port on the loopback interface.
     #[must_use]
-    pub fn port(&self) -> Option<u16> {
-        Some(lock(self.server.as_ref()?).port())
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
+    fn process(&self) -> MutexGuard<'_, ProgramServer> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Server for StartedServer {
+    fn restart(&self) -> Result<(), String> {
+        self.process().restart().map_err(|error| error.to_string())
+    }
+
+    fn can_reload(&self) -> bool {
+        self.reload.is_some()
+    }
+
+    fn reload(&self) {
+        if let (Some(process), Some(signal)) = (self.process().process(), self.reload) {
+            process.signal(signal);
+        }
+    }
+
+    fn resident_bytes(&self) -> Option<u64> {
+        Some(self.process().process()?.ids().filter_map(resident_bytes).sum())
+    }
+}
+
+impl Control {
     /// Empties the cache, if there is a command for it.
     pub(crate) async fn reset(&self) -> Result<(), String> {
         let Some(command) = self.reset.clone() else { return Ok(()) };
@@ -95,27 +148,19 @@ impl Control {
         Err(if text.is_empty() { output.status.to_string() } else { text })
     }
 
-    /// Starts the server anew with the same configuration, and awaits that it accepts connections.
+    /// Restarts the server, and awaits that it accepts connections.
     pub(crate) async fn restart(&self) -> Result<(), String> {
         let server = self.server.clone().ok_or("the audit did not start it")?;
-        let restart = spawn_blocking(move || lock(&server).restart());
-        restart.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
+        spawn_blocking(move || server.restart()).await.map_err(|error| error.to_string())?
     }
 
-    /// The server begins to read its configuration anew. False: it has no signal for that, or the audit did not start it.
-    pub(crate) fn reload(&self) -> bool {
-        let (Some(server), Some(signal)) = (&self.server, self.reload) else { return false };
-        lock(server).process().inspect(|process| process.signal(signal)).is_some()
+    pub(crate) fn reload(&self) {
+        self.server.iter().for_each(|server| server.reload());
     }
 
-    /// The resident memory of the server and of its children. `None`: the audit did not start it.
     pub(crate) fn resident_bytes(&self) -> Option<u64> {
-        Some(lock(self.server.as_ref()?).process()?.ids().filter_map(resident_bytes).sum())
+        self.server.as_ref()?.resident_bytes()
     }
-}
-
-fn lock(server: &Mutex<ProgramServer>) -> MutexGuard<'_, ProgramServer> {
-    server.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -22,10 +22,10 @@ mod truth;
 mod users;
 
 pub use answer::{Answer, Mark};
-pub use control::{Control, Purge};
+pub use control::{Control, Purge, Server, StartedServer};
 pub use preset::{PRESETS, Preset};
 pub use questions::{Question, questions};
 pub use server::CacheServer;
-pub use setup::{AuditError, AuditOrigin, AuditReport};
+pub use setup::{AuditError, AuditOrigin, AuditReport, Examination};
 pub use stockade_services::ServiceError;
 pub use truth::{Example, Truth, Violation};

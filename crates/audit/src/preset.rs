@@ -5,10 +5,9 @@ use std::{
     io::{self, Write as _},
     net::SocketAddr,
     path::Path,
-    sync::Arc,
 };
 
-use crate::control::Control;
+use crate::control::{Purge, StartedServer};
 use stockade_model::{named, registry::Registry};
 use stockade_services::{ProgramServer, ServiceError, Signal, path_or_name};
 
@@ -80,16 +79,19 @@ struct Settings<'a> {
 }
 
 impl Preset {
-    /// Starts the server, with the ways to control it.
+    /// Starts the server.
     ///
     /// # Errors
     /// The program is missing or does not start.
-    pub fn start(&self, origin: SocketAddr) -> Result<Control, ServiceError> {
+    pub fn start(&self, origin: SocketAddr) -> Result<StartedServer, ServiceError> {
         let configure = |folder: &Path, port| (self.configure)(Settings { folder, port, origin });
-        let server = ProgramServer::start(self.name, configure)?;
-        let server = Some(Arc::new(server.into()));
-        let purge = self.purge.and_then(|purge| purge.parse().ok());
-        Ok(Control { server, reload: self.reload, purge, ..Control::default() })
+        Ok(StartedServer::new(ProgramServer::start(self.name, configure)?, self.reload))
+    }
+
+    /// The request that removes a page, if its configuration allows one.
+    #[must_use]
+    pub fn purge(&self) -> Option<Purge> {
+        self.purge?.parse().ok()
     }
 }
 

@@ -56,6 +56,17 @@ pub struct AuditOrigin {
     time: Live,
 }
 
+/// A cache, and the questions about it.
+#[derive(Debug)]
+pub struct Examination<'a> {
+    pub url: &'a HttpUrl,
+    /// The name of a server that does not state it.
+    pub server_name: Option<&'static str>,
+    pub control: &'a Control,
+    /// The questions, or groups of them, by their ids; empty: all.
+    pub ask: &'a [&'static str],
+}
+
 /// The origin and the users of an audit.
 pub(crate) struct Audit<'a> {
     pub(crate) users: Users,
@@ -98,37 +109,54 @@ impl AuditOrigin {
         self.origin.address
     }
 
-    /// Asks every question about the cache at a URL. `server_name` is that of a server which states none. `progress` is told of each
-    /// group before it begins.
+    /// Asks questions about a cache. `progress` is told of each group before it begins.
     ///
     /// # Errors
     /// The cache does not answer, has another origin, or stores nothing; it cannot be emptied; or the users cannot trust certificates.
     pub async fn examine(
         &self,
-        url: &HttpUrl,
-        server_name: Option<&'static str>,
-        control: &Control,
+        examination: &Examination<'_>,
         progress: impl Fn(&str),
     ) -> Result<AuditReport, AuditError> {
+        let Examination { url, control, .. } = examination;
         let users = Users::new(url, self.time.clone())?;
-        Audit { users, control, origin: self, url: url.origin() }.run(server_name, progress).await
+        Audit { users, control, origin: self, url: url.origin() }.run(examination, progress).await
+    }
+}
+
+impl Examination<'_> {
+    /// True for a question that is to be asked, and can be.
+    fn asks(&self, question: &Question) -> bool {
+        let server = self.control.server.as_ref();
+        let can_be = match question.needs {
+            Needs::Requests => true,
+            Needs::Purge => self.control.purge.is_some(),
+            Needs::Server => server.is_some(),
+            Needs::Reload => server.is_some_and(|server| server.can_reload()),
+        };
+        let is_asked = |what: &&str| [question.id, question.group()].contains(what);
+        can_be && (self.ask.is_empty() || self.ask.iter().any(is_asked))
     }
 }
 
 impl Audit<'_> {
     async fn run(
         &self,
-        server_name: Option<&'static str>,
+        examination: &Examination<'_>,
         progress: impl Fn(&str),
     ) -> Result<AuditReport, AuditError> {
         let time = &self.origin.time;
         let began = time.now();
-        let server = self.check(server_name).await?;
+        let server = self.check(examination.server_name).await?;
         let mut answers = Vec::new();
         for (name, questions) in groups() {
+            let asked: Vec<_> = questions.iter().filter(|question| examination.asks(question)).collect();
+            if asked.is_empty() {
+                continue;
+            }
             progress(name);
             self.control.reset().await.map_err(AuditError::Reset)?;
-            answers.extend(self.ask_group(questions).await);
+            answers.extend(self.ask_group(&asked).await);
         }
         let remedies = answers
             .iter()
@@ -141,8 +169,8 @@ impl Audit<'_> {
     }
 
     /// The answers of a group, in the order of its questions.
-    async fn ask_group(&self, questions: &'static [Question]) -> Vec<(&'static Question, Answer)> {
-        let asked = questions.iter().enumerate().filter(|(_, question)| self.can_ask(question));
+    async fn ask_group(&self, questions: &[&'static Question]) -> Vec<(&'static Question, Answer)> {
+        let asked = questions.iter().copied().enumerate();
         let (waiting, busy): (Vec<_>, Vec<_>) = asked.partition(|(_, question)| question.mostly_waits);
         let ask = async |(place, question): (usize, &'static Question)| {
             (place, question, (question.ask)(self).await)
@@ -153,15 +181,6 @@ impl Audit<'_> {
         }
         answers.sort_by_key(|(place, ..)| *place);
         answers.into_iter().map(|(_, question, answer)| (question, answer)).collect()
-    }
-
-    fn can_ask(&self, question: &Question) -> bool {
-        match question.needs {
-            Needs::Requests => true,
-            Needs::Purge => self.control.purge.is_some(),
-            Needs::Server => self.control.server.is_some(),
-            Needs::Reload => self.control.server.is_some() && self.control.reload.is_some(),
-        }
     }
 
     /// Checks that the cache forwards to the origin and stores pages.

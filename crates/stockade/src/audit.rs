@@ -1,6 +1,6 @@
 //! `stockade audit`: examines a cache.
 
-use std::net::Ipv4Addr;
+use std::{net::Ipv4Addr, sync::Arc};
 
 use http::Uri;
 use stockade_audit::{Answer, AuditError, AuditOrigin, AuditReport, Control, Mark, Question};
@@ -26,27 +26,33 @@ pub fn audit(args: &AuditArgs) -> Result<Exit, CommandError> {
     Ok(exit(&report, &args.fail_on))
 }
 
-/// Starts the origin, and the cache if it is a preset, and examines the cache.
+/// Starts the origin, and the cache if it is a preset or has a command, and examines the cache.
 async fn report(args: &AuditArgs, id: String) -> Result<AuditReport, CommandError> {
-    let Some(preset) = args.preset else {
-        let url = url(args)?;
-        let origin = AuditOrigin::start(args.origin_listen, id, Live::new())?;
-        say!("origin: http://{}", origin.address());
-        let mut control = match &args.command {
-            Some(command) => Control::of_command(command, url.port)?,
-            None => Control::default(),
-        };
-        control.purge.clone_from(&args.purge);
-        control.reset.clone_from(&args.reset);
-        return Ok(origin.examine(&url, None, &control, progress).await?);
+    let mut control = Control { purge: args.purge.clone(), reset: args.reset.clone(), ..Control::default() };
+    let (origin, url) = match args.preset {
+        Some(preset) => {
+            let origin = AuditOrigin::start((Ipv4Addr::LOCALHOST, 0).into(), id, Live::new())?;
+            let server = preset.start(origin.address())?;
+            let url = format!("http://127.0.0.1:{}", server.port());
+            say!("{}: {url}, origin: http://{}", preset.name, origin.address());
+            control.purge = control.purge.or_else(|| preset.purge());
+            control.server = Some(Arc::new(server));
+            (origin, parsed(&url)?)
+        }
+        None => {
+            let url = url(args)?;
+            let origin = AuditOrigin::start(args.origin_listen, id, Live::new())?;
+            say!("origin: http://{}", origin.address());
+            if let Some(command) = &args.command {
+                control.server = Some(Arc::new(StartedServer::of_command(command, url.port)?));
+            }
+            (origin, url)
+        }
     };
-    let origin = AuditOrigin::start((Ipv4Addr::LOCALHOST, 0).into(), id, Live::new())?;
-    let mut control = preset.start(origin.address())?;
-    control.purge = args.purge.clone().or(control.purge);
-    control.reset.clone_from(&args.reset);
-    let url = format!("http://127.0.0.1:{}", control.port().unwrap_or_default());
-    say!("{}: {url}, origin: http://{}", preset.name, origin.address());
-    Ok(origin.examine(&parsed(&url)?, Some(preset.name), &control, progress).await?)
+    let ask: Vec<_> = args.ask.iter().map(|what| what.0).collect();
+    let server_name = args.preset.map(|preset| preset.name);
+    let examination = Examination { url: &url, server_name, control: &control, ask: &ask };
+    Ok(origin.examine(&examination, progress).await?)
 }
 
 fn progress(group: &str) {

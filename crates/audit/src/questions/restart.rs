@@ -42,11 +42,10 @@ async fn reload(audit: &Audit<'_>) -> Answer {
     let case = stored(audit, "reload").await;
     let change = async {
         audit.users.wait(AFTERWARDS / 2).await;
-        let is_told = audit.control.reload();
+        audit.control.reload();
         audit.users.wait(AFTERWARDS).await;
-        Ok::<_, String>(is_told)
     };
-    let (requests, _) = asked_during(audit, &case, change).await;
+    let (requests, ()) = asked_during(audit, &case, change).await;
     let kept = kept(audit, &case).await;
     let failed: Vec<_> = requests.iter().filter(|request| !request.is_ok()).collect();
     let mark = match (failed.len(), kept) {

@@ -102,3 +102,9 @@ async fn serve(listener: TcpListener, cache: Arc<Cache>) {
         );
     }
 }
+
+impl std::fmt::Debug for FaultyCache {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FaultyCache").field("address", &self.address).finish_non_exhaustive()
+    }
+}

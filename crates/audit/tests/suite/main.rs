@@ -4,4 +4,5 @@
 mod faulty_cache;
 mod good_cache;
 mod lab;
+mod seeded;
 mod switches;

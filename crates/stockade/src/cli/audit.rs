@@ -22,6 +22,9 @@ pub struct AuditArgs {
     /// Address of the origin, which the audit plays; port 0: any free port
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9080", value_parser = address)]
     pub origin_listen: SocketAddr,
+    /// Ask this question or this group of questions alone, such as `herd` or `herd.cold`; may be repeated [default: all]
+    #[arg(long, value_name = "WHAT")]
+    pub ask: Vec<AskedQuestions>,
     /// Command that starts the cache and stays in the foreground: the audit restarts it and measures its memory
     #[arg(long, value_name = "COMMAND", conflicts_with = "preset")]
     pub command: Option<String>,
@@ -45,6 +48,21 @@ pub struct AuditArgs {
 const EXAMPLES: &str = "Examples:
   stockade audit --preset nginx
   stockade audit http://127.0.0.1:8080 --origin-listen 127.0.0.1:9080 --fail-on wrong";
+
+/// The id of a question, or of a group.
+#[derive(Clone, Copy, Debug)]
+pub struct AskedQuestions(pub &'static str);
+
+impl FromStr for AskedQuestions {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut ids: Vec<&str> = questions().flat_map(|question| [question.group(), question.id]).collect();
+        ids.dedup();
+        let found = ids.iter().copied().find(|id| *id == text).map(Self);
+        found.ok_or_else(|| format!("`{text}` is neither a question nor a group: {}", remedy(text, ids)))
+    }
+}
 
 /// The answers that fail an audit.
 #[derive(Clone, Debug)]

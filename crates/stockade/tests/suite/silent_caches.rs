@@ -3,7 +3,7 @@
 use std::{fs, net::Ipv4Addr};
 
 use serde_json::Value;
-use stockade_audit::{Control, PRESETS};
+use stockade_audit::{PRESETS, StartedServer};
 use stockade_services::NginxServer;
 
 use crate::support::Sandbox;
@@ -16,7 +16,7 @@ fn origin() -> NginxServer {
 }
 
 /// A stock cache in front of the origin: nginx without `add_header`, or Varnish, which adds `Age` and `X-Varnish`.
-fn cache(name: &str, origin: &NginxServer) -> Control {
+fn cache(name: &str, origin: &NginxServer) -> StartedServer {
     let origin = (Ipv4Addr::LOCALHOST, origin.port()).into();
     PRESETS.named(name).expect("a preset").start(origin).expect("it runs")
 }
@@ -45,7 +45,7 @@ fn outcomes_that_a_cache_does_not_state_are_absent() {
     let origin = origin();
     let sandbox = Sandbox::new();
     let nginx = cache("nginx", &origin);
-    let (silent, arm, text) = run(&sandbox, nginx.port().expect("a port"));
+    let (silent, arm, text) = run(&sandbox, nginx.port());
     assert_eq!(
         (&silent["outcomes"]["unreported"], &silent["outcomes"]["bypass"]),
         (&150.into(), &0.into()),
@@ -59,7 +59,7 @@ fn outcomes_that_a_cache_does_not_state_are_absent() {
     assert!(text.contains("unreported") && text.contains("add_header X-Cache-Status"), "{text}");
     // Varnish states a hit by its `Age`, from a second on.
     let varnish = cache("varnish", &origin);
-    let (silent, arm, text) = run(&sandbox, varnish.port().expect("a port"));
+    let (silent, arm, text) = run(&sandbox, varnish.port());
     let count = |outcome: &str| silent["outcomes"][outcome].as_u64().unwrap_or(0);
     assert!(count("unreported") > 0 && count("hit") > 0, "{silent}");
     assert_eq!((count("unreported") + count("hit"), count("bypass")), (150, 0), "{silent}");
