@@ -15,7 +15,7 @@ use crate::{
     case::{Case, CaseScript, OriginRequest},
     control::Control,
     page::Page,
-    questions::{Needs, Question, groups},
+    questions::{Needs, Question, groups, questions},
     remedy::remedy,
     server::CacheServer,
     truth::Truth,
@@ -71,6 +71,8 @@ pub struct AuditReport {
     pub url: String,
     pub took: Duration,
     pub answers: Vec<(&'static Question, Answer)>,
+    /// The questions whose control of the cache the audit lacks.
+    pub not_asked: Vec<&'static Question>,
     pub truth: Truth,
     /// The remedy for each answer by the question's id, in the words of the server.
     pub remedies: BTreeMap<&'static str, &'static str>,
@@ -136,8 +138,9 @@ impl Audit<'_> {
                 Some((question.id, remedy(server.name, question.id, answer.mark)?))
             })
             .collect();
-        let took = time.now() - began;
-        Ok(AuditReport { server, url: self.url.clone(), took, answers, truth: self.users.truth(), remedies })
+        let not_asked = questions().filter(|question| !self.can_ask(question)).collect();
+        let (url, took, truth) = (self.url.clone(), time.now() - began, self.users.truth());
+        Ok(AuditReport { server, url, took, answers, not_asked, truth, remedies })
     }
 
     /// The answers of a group, in the order of its questions.
