@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// How well a cache does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mark {
     /// As well as any cache can.
@@ -31,6 +31,8 @@ pub struct Answer {
 }
 
 impl Mark {
+    pub const ALL: [Self; 5] = [Self::Best, Self::Good, Self::Weak, Self::Wrong, Self::Unknown];
+
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -9,7 +9,9 @@
 
 mod answer;
 mod case;
+mod compare;
 mod control;
+mod fail_on;
 mod page;
 mod preset;
 mod questions;
@@ -22,7 +24,9 @@ mod truth;
 mod users;
 
 pub use answer::{Answer, Mark};
+pub use compare::{AnswerChange, AuditComparison, ChangeKind, EarlierAudit, NotAnAudit};
 pub use control::{Control, Purge, Server, StartedServer};
+pub use fail_on::FailingAnswer;
 pub use preset::{PRESETS, Preset};
 pub use questions::{Question, questions};
 pub use server::CacheServer;

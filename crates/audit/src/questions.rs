@@ -84,6 +84,17 @@ impl Question {
     pub fn group(&self) -> &'static str {
         self.id.split('.').next().unwrap_or_default()
     }
+
+    /// What an audit has to have to ask it, in words.
+    #[must_use]
+    pub fn need(&self) -> &'static str {
+        match self.needs {
+            Needs::Requests => "requests alone",
+            Needs::Purge => "--purge",
+            Needs::Server => "a server that the audit starts (--preset, --command)",
+            Needs::Reload => "a server that the audit starts and that can reload",
+        }
+    }
 }
 
 impl std::fmt::Debug for Question {

@@ -15,7 +15,7 @@ use crate::{
     case::{Case, CaseScript, OriginRequest},
     control::Control,
     page::Page,
-    questions::{Needs, Question, groups},
+    questions::{Needs, Question, groups, questions},
     remedy::remedy,
     server::CacheServer,
     truth::Truth,
@@ -82,6 +82,8 @@ pub struct AuditReport {
     pub url: String,
     pub took: Duration,
     pub answers: Vec<(&'static Question, Answer)>,
+    /// The questions whose control of the cache the audit lacks.
+    pub not_asked: Vec<&'static Question>,
     pub truth: Truth,
     /// The remedy for each answer by the question's id, in the words of the server.
     pub remedies: BTreeMap<&'static str, &'static str>,
@@ -125,17 +127,20 @@ impl AuditOrigin {
 }
 
 impl Examination<'_> {
-    /// True for a question that is to be asked, and can be.
-    fn asks(&self, question: &Question) -> bool {
+    fn is_asked(&self, question: &Question) -> bool {
+        let is_named = |what: &&str| [question.id, question.group()].contains(what);
+        self.ask.is_empty() || self.ask.iter().any(is_named)
+    }
+
+    /// True if there is the control that a question needs.
+    fn can_ask(&self, question: &Question) -> bool {
         let server = self.control.server.as_ref();
-        let can_be = match question.needs {
+        match question.needs {
             Needs::Requests => true,
             Needs::Purge => self.control.purge.is_some(),
             Needs::Server => server.is_some(),
             Needs::Reload => server.is_some_and(|server| server.can_reload()),
-        };
-        let is_asked = |what: &&str| [question.id, question.group()].contains(what);
-        can_be && (self.ask.is_empty() || self.ask.iter().any(is_asked))
+        }
     }
 }
 
@@ -150,7 +155,10 @@ impl Audit<'_> {
         let server = self.check(examination.server_name).await?;
         let mut answers = Vec::new();
         for (name, questions) in groups() {
-            let asked: Vec<_> = questions.iter().filter(|question| examination.asks(question)).collect();
+            let asked: Vec<_> = questions
+                .iter()
+                .filter(|question| examination.is_asked(question) && examination.can_ask(question))
+                .collect();
             if asked.is_empty() {
                 continue;
             }
@@ -164,8 +172,11 @@ impl Audit<'_> {
                 Some((question.id, remedy(server.name, question.id, answer.mark)?))
             })
             .collect();
-        let took = time.now() - began;
-        Ok(AuditReport { server, url: self.url.clone(), took, answers, truth: self.users.truth(), remedies })
+        let is_left_out =
+            |question: &&Question| examination.is_asked(question) && !examination.can_ask(question);
+        let not_asked = questions().filter(is_left_out).collect();
+        let (url, took, truth) = (self.url.clone(), time.now() - began, self.users.truth());
+        Ok(AuditReport { server, url, took, answers, not_asked, truth, remedies })
     }
 
     /// The answers of a group, in the order of its questions.

@@ -7,7 +7,7 @@ pub mod json;
 pub mod junit;
 pub mod kazoo;
 pub mod markdown;
-pub(crate) mod markdown_text;
+pub mod markdown_text;
 pub mod openmetrics;
 mod published;
 pub mod pull_request;

@@ -1,9 +1,15 @@
 //! `stockade audit`: examines a cache.
 
+mod record;
+
 use std::{net::Ipv4Addr, sync::Arc};
 
 use http::Uri;
-use stockade_audit::{Answer, AuditError, AuditOrigin, AuditReport, Control, Mark, Question};
+use stockade_audit::{
+    AuditComparison, AuditError, AuditOrigin, AuditReport, Control, Examination, FailingAnswer, Mark,
+    StartedServer,
+    report::{self, ReportOptions},
+};
 use stockade_http::{
     client::{HttpUrl, UrlFault},
     server::runtime,
@@ -12,22 +18,37 @@ use stockade_load::{AllowedTargets, generator::ProcessLimits};
 use stockade_model::{seed::Seed, time::Live};
 
 use crate::{
-    cli::{AuditArgs, FailingAnswer},
+    cli::AuditArgs,
     exit::{CommandError, Exit},
     run::print,
 };
 
 pub fn audit(args: &AuditArgs) -> Result<Exit, CommandError> {
+    let against = args.against.as_deref();
+    let earlier = against.map(record::read).transpose()?;
+    if earlier.is_none() && args.fail_on.contains(&FailingAnswer::Worse) {
+        return Err(CommandError::Usage("--fail-on worse needs --against, with an earlier audit".to_owned()));
+    }
     // Each user has a connection, and so has each load.
     let _ = ProcessLimits::raised();
     let id = format!("{:08x}", Seed::from_entropy().0 & 0xffff_ffff);
-    let report = runtime().map_err(AuditError::Runtime)?.block_on(report(args, id))?;
-    print(&(args.format.render)(&report))?;
-    Ok(exit(&report, &args.fail_on))
+    let report = runtime().map_err(AuditError::Runtime)?.block_on(examine(args, id))?;
+    if !args.no_record {
+        match record::write(&report::json(&report, &ReportOptions::default())) {
+            Ok(path) => say!("record: {}", path.display()),
+            Err(error) => say!("the audit has no record: {error}"),
+        }
+    }
+    let comparison = against
+        .zip(earlier)
+        .map(|(path, earlier)| AuditComparison::new(path.display().to_string(), &earlier, &report));
+    let options = ReportOptions { against: comparison.as_ref(), fail_on: &args.fail_on };
+    print(&(args.format.render)(&report, &options))?;
+    Ok(exit(&report, &options))
 }
 
 /// Starts the origin, and the cache if it is a preset or has a command, and examines the cache.
-async fn report(args: &AuditArgs, id: String) -> Result<AuditReport, CommandError> {
+async fn examine(args: &AuditArgs, id: String) -> Result<AuditReport, CommandError> {
     let mut control = Control { purge: args.purge.clone(), reset: args.reset.clone(), ..Control::default() };
     let (origin, url) = match args.preset {
         Some(preset) => {
@@ -91,18 +112,10 @@ fn usage(text: &str, reason: &str) -> CommandError {
     CommandError::Usage(format!("`{text}` {reason}"))
 }
 
-fn exit(report: &AuditReport, fail_on: &[FailingAnswer]) -> Exit {
-    let is_at_least = |answer: &Answer, mark| (mark..=Mark::Wrong).contains(&answer.mark);
-    let fails = |(question, answer): &(&Question, Answer)| {
-        fail_on.iter().any(|what| match what {
-            FailingAnswer::Mark(mark) => is_at_least(answer, *mark),
-            FailingAnswer::Question(id) => question.id == *id && is_at_least(answer, Mark::Weak),
-        })
-    };
-    let is_unknown = |(_, answer): &(&Question, Answer)| answer.mark == Mark::Unknown;
+fn exit(report: &AuditReport, options: &ReportOptions<'_>) -> Exit {
     match () {
-        () if report.answers.iter().any(fails) => Exit::Refuted,
-        () if report.answers.iter().any(is_unknown) => Exit::Undecided,
+        () if report.fails(options) => Exit::Refuted,
+        () if report.answers.iter().any(|(_, answer)| answer.mark == Mark::Unknown) => Exit::Undecided,
         () => Exit::Done,
     }
 }

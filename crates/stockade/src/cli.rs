@@ -37,7 +37,7 @@ pub use agents::NatsArgs;
 #[cfg(feature = "http")]
 pub use agents::{AgentArgs, OnArgs, PlaceArgs};
 #[cfg(feature = "http")]
-pub use audit::{AuditArgs, FailingAnswer};
+pub use audit::AuditArgs;
 pub use help::{CompletionsArgs, ManArgs};
 #[cfg(feature = "http")]
 pub use http::{AppArgs, OriginArgs, ParentArgs, ProxyArgs};

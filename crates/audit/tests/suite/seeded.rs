@@ -32,7 +32,7 @@ impl Server for FaultyCache {
 
 /// The report about a cache with these faults; of all questions if none are named.
 fn audited(faults: &[Fault], ask: &[&'static str]) -> AuditReport {
-    raise_open_files();
+    let _ = raise_open_files();
     let id = format!("{faults:?}").to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "");
     let examined = async {
         let origin = AuditOrigin::start((Ipv4Addr::LOCALHOST, 0).into(), format!("of-{id}"), Live::new())

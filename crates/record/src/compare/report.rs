@@ -2,12 +2,17 @@
 
 use std::fmt::Write as _;
 
-use maud::{Markup, PreEscaped, html};
+use maud::{Markup, html};
 use serde_json::json;
 use stockade_model::registry::{Registry, ReportFormat};
 
 use super::{Change, ChangeVerdict, RecordComparison, shown};
-use crate::report::{grid, html::wide_table, junit::printable, markdown_text};
+use crate::report::{
+    grid,
+    html::wide_table,
+    junit::{DECLARATION, printable},
+    markdown_text,
+};
 
 /// Writes a comparison in one format.
 pub type Render = fn(&RecordComparison) -> String;
@@ -227,7 +232,7 @@ fn junit(comparison: &RecordComparison) -> String {
     let (failures, errors) = (count(ChangeVerdict::Worse), count(ChangeVerdict::Open));
     let (name, tests) = (printable(&comparison.experiment), comparison.changes.len());
     let document = html! {
-        (PreEscaped("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"))
+        (DECLARATION)
         testsuites name="stockade" tests=(tests) failures=(failures) errors=(errors) {
             testsuite name=(name) tests=(tests) failures=(failures) errors=(errors) {
                 @for change in &comparison.changes {

@@ -153,6 +153,12 @@ fn toolbar(record: &Record) -> Markup {
 
 /// A page without other files.
 pub(crate) fn page(title: &str, body: &Markup) -> String {
+    page_with_style(title, "", body)
+}
+
+/// The same with rules of its own after those of every page.
+#[must_use]
+pub fn page_with_style(title: &str, style: &str, body: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -160,7 +166,7 @@ pub(crate) fn page(title: &str, body: &Markup) -> String {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 title { (title) }
-                style { (PreEscaped(page::UPLOT_STYLE)) (PreEscaped(page::THEME_STYLE)) (PreEscaped(STYLE)) }
+                style { (PreEscaped(page::UPLOT_STYLE)) (PreEscaped(page::THEME_STYLE)) (PreEscaped(STYLE)) (PreEscaped(style)) }
             }
             body { (body) }
         }
@@ -189,7 +195,8 @@ fn hypotheses(record: &Record) -> Markup {
 }
 
 /// Text of a file, with code between backticks.
-fn prose(text: &str) -> Markup {
+#[must_use]
+pub fn prose(text: &str) -> Markup {
     let parts: Vec<&str> = text.split('`').collect();
     // A last backtick without another one is a character.
     let is_closed = parts.len() % 2 == 1;

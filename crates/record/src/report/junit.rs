@@ -17,7 +17,7 @@ pub fn render(record: &Record, _: &Results) -> String {
     let skipped = count(|verdict| verdict == Verdict::NotJudged);
     let (name, tests) = (printable(&record.experiment), record.hypotheses.len());
     let document = html! {
-        (PreEscaped("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"))
+        (DECLARATION)
         testsuites name="stockade" tests=(tests) failures=(failures) errors=(errors) skipped=(skipped) {
             (PreEscaped("\n"))
             testsuite name=(name) tests=(tests) failures=(failures) errors=(errors) skipped=(skipped) timestamp=(record.started_at) {
@@ -73,8 +73,12 @@ fn evidence(record: &Record, hypothesis: &Hypothesis) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
+/// The first line of a report.
+pub const DECLARATION: PreEscaped<&str> = PreEscaped("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
+
 /// XML 1.0 has no form for most control characters (2.2, `Char`), not even an escaped one.
-pub(crate) fn printable(text: &str) -> String {
+#[must_use]
+pub fn printable(text: &str) -> String {
     let has_no_form = |c: char| match c {
         '\n' | '\t' => false,
         c => c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}'),

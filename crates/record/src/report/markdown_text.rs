@@ -8,7 +8,8 @@ use stockade_model::message::is_unprintable;
 const CELL_CHARS_MAX: usize = 200;
 
 /// One line without markup, HTML, links and mentions. Text beyond 200 characters is cut.
-pub(crate) fn escape_markdown(text: &str) -> String {
+#[must_use]
+pub fn escape_markdown(text: &str) -> String {
     let mut escaped = String::new();
     let mut rest = text.trim().chars().peekable();
     let mut before = None;
@@ -49,12 +50,14 @@ fn push(escaped: &mut String, c: char) {
 }
 
 /// Text in the font of code.
-pub(crate) fn code(text: &str) -> String {
+#[must_use]
+pub fn code(text: &str) -> String {
     format!("<code>{}</code>", escape_markdown(text))
 }
 
 /// A table of at most `bytes_max`, from cells that are escaped. Rows that do not fit are left out, and a line says how many.
-pub(crate) fn table(headings: &[String], rows: &[Vec<String>], bytes_max: usize) -> String {
+#[must_use]
+pub fn table(headings: &[String], rows: &[Vec<String>], bytes_max: usize) -> String {
     let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
     let is_figure = |column: usize| {
         rows.iter()

@@ -1,9 +1,9 @@
 //! The arguments of `stockade audit`.
 
-use std::{net::SocketAddr, str::FromStr};
+use std::{net::SocketAddr, path::PathBuf, str::FromStr};
 
 use clap::Args;
-use stockade_audit::{Mark, PRESETS, Preset, Purge, questions, report};
+use stockade_audit::{FailingAnswer, PRESETS, Preset, Purge, questions, report};
 use stockade_load::TargetPattern;
 use stockade_model::{nearest::remedy, registry::ReportFormat};
 
@@ -37,9 +37,16 @@ pub struct AuditArgs {
     /// Cache that the audit may reach, such as `10.2.0.7:8080`; may be repeated [default: those of this machine]
     #[arg(long, value_name = "PATTERN")]
     pub allow_target: Vec<TargetPattern>,
-    /// End with 99 if an answer has this mark or a worse one (`weak`, `wrong`), or if the question with this id has; may be repeated
+    /// End with 99 if an answer has this mark or a worse one (`weak`, `wrong`), if the question with this id has, or if a mark is worse than
+    /// that of --against (`worse`); may be repeated
     #[arg(long, value_name = "WHAT")]
     pub fail_on: Vec<FailingAnswer>,
+    /// Compare with the record of an earlier audit, such as `runs/audit/2026-01-31T10-00-00Z.json`
+    #[arg(long, value_name = "RECORD")]
+    pub against: Option<PathBuf>,
+    /// Keep no record [default: a new file runs/audit/TIME.json]
+    #[arg(long)]
+    pub no_record: bool,
     /// Format of the report
     #[arg(long, default_value = "text", value_parser = named(&report::FORMATS))]
     pub format: &'static ReportFormat<report::Render>,
@@ -61,30 +68,5 @@ impl FromStr for AskedQuestions {
         ids.dedup();
         let found = ids.iter().copied().find(|id| *id == text).map(Self);
         found.ok_or_else(|| format!("`{text}` is neither a question nor a group: {}", remedy(text, ids)))
-    }
-}
-
-/// The answers that fail an audit.
-#[derive(Clone, Debug)]
-pub enum FailingAnswer {
-    /// This mark, or a worse one.
-    Mark(Mark),
-    /// A weak or wrong answer to the question with this id.
-    Question(&'static str),
-}
-
-impl FromStr for FailingAnswer {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let marks = [Mark::Weak, Mark::Wrong];
-        if let Some(mark) = marks.into_iter().find(|mark| mark.name() == text) {
-            return Ok(Self::Mark(mark));
-        }
-        let mut ids = questions().map(|question| question.id);
-        ids.clone().find(|id| *id == text).map(Self::Question).ok_or_else(|| {
-            let names = marks.map(Mark::name).into_iter().chain(&mut ids);
-            format!("`{text}` is neither a mark nor a question: {}", remedy(text, names.collect::<Vec<_>>()))
-        })
     }
 }

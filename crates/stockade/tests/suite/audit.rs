@@ -1,12 +1,13 @@
 //! `stockade audit` of stock servers with their defaults.
 
+use std::fs;
+
 use serde_json::Value;
 
 use crate::support::Sandbox;
 
-/// The answers of an audit by the ids of their questions.
-fn audited(preset: &str, more: &[&str], code: i32) -> Value {
-    let sandbox = Sandbox::new();
+/// The report of an audit.
+fn audited(sandbox: &Sandbox, preset: &str, more: &[&str], code: i32) -> Value {
     let output = sandbox.stockade(&[&["audit", "--preset", preset, "--format", "json"], more].concat());
     assert_eq!(output.code, code, "{}{}", output.stdout, output.stderr);
     let report: Value = serde_json::from_str(&output.stdout).expect("JSON");
@@ -15,7 +16,16 @@ fn audited(preset: &str, more: &[&str], code: i32) -> Value {
         (&"supported".into(), &preset.into()),
         "{report}"
     );
-    report["answers"].clone()
+    report
+}
+
+/// The only record of an audit.
+fn record(sandbox: &Sandbox) -> Value {
+    let files: Vec<_> =
+        fs::read_dir(sandbox.path().join("runs/audit")).expect("a directory").flatten().collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+    let text = fs::read_to_string(files[0].path()).expect("UTF-8");
+    serde_json::from_str(&text).expect("JSON")
 }
 
 #[track_caller]
@@ -28,21 +38,36 @@ fn assert_answer(answers: &Value, id: &str, mark: &str, loads: u64) {
 /// Without `proxy_cache_lock` each request of a herd is a load.
 #[test]
 fn nginx_does_not_coalesce_by_default() {
-    let answers = audited("nginx", &["--fail-on", "weak"], 99);
-    assert_answer(&answers, "herd.cold", "weak", 200);
-    assert_answer(&answers, "herd.expired", "weak", 200);
-    assert_answer(&answers, "herd.uncacheable", "best", 50);
+    let sandbox = Sandbox::new();
+    let report = audited(&sandbox, "nginx", &["--fail-on", "weak"], 99);
+    assert_eq!(record(&sandbox), report);
+    let answers = &report["answers"];
+    assert_answer(answers, "herd.cold", "weak", 200);
+    assert_answer(answers, "herd.expired", "weak", 200);
+    assert_answer(answers, "herd.uncacheable", "best", 50);
     let remedy = answers.as_array().into_iter().flatten().find(|answer| answer["id"] == "herd.cold");
     assert_eq!(remedy.expect("an answer")["remedy"], "proxy_cache_lock on;");
 }
 
-/// Its built-in VCL has a grace of ten seconds.
+/// Its built-in VCL has a grace of ten seconds. The earlier audit was of a cache that coalesces nothing.
 #[test]
 fn varnish_coalesces_and_serves_old_pages() {
-    let answers = audited("varnish", &["--fail-on", "wrong"], 0);
+    let sandbox = Sandbox::new();
+    let earlier = r#"{"schema":"stockade.audit/1","cache":{"name":"other"},"answers":[
+        {"id":"herd.cold","question":"cold","mark":"weak"},{"id":"herd.old","question":"old","mark":"best"}]}"#;
+    let earlier = sandbox.file("earlier.json", earlier);
+    let options = ["--against", &earlier, "--fail-on", "worse", "--no-record"];
+    let report = audited(&sandbox, "varnish", &options, 0);
     for id in ["herd.cold", "herd.expired"] {
-        assert_answer(&answers, id, "best", 1);
+        assert_answer(&report["answers"], id, "best", 1);
     }
+    let against = &report["against"];
+    assert_eq!(
+        (&against["better"][0], &against["gone"][0]),
+        (&"herd.cold".into(), &"herd.old".into()),
+        "{against}"
+    );
+    assert!(!sandbox.path().join("runs").exists(), "--no-record keeps nothing");
 }
 
 #[test]
@@ -56,4 +81,14 @@ fn cache_with_another_origin_is_named_with_the_remedy() {
         .assert_refused(2, &["not on this machine", "--allow-target cache.example"]);
     audit(&["http://a:b@localhost"]).assert_refused(2, &["has a user or a password"]);
     audit(&["http://localhost", "--fail-on", "herd.colt"]).assert_refused(2, &["`herd.cold`"]);
+}
+
+#[test]
+fn comparison_needs_the_record_of_an_audit() {
+    let sandbox = Sandbox::new();
+    let audit = |more: &[&str]| sandbox.stockade(&[&["audit", "--preset", "nginx"], more].concat());
+    audit(&["--fail-on", "worse"]).assert_refused(2, &["--fail-on worse needs --against"]);
+    audit(&["--against", "none.json"]).assert_refused(2, &["none.json: No such file"]);
+    let plan = sandbox.file("plan.json", r#"{"schema":"stockade.plan/1"}"#);
+    audit(&["--against", &plan]).assert_refused(2, &["plan.json: not the record of an audit", "runs/audit"]);
 }

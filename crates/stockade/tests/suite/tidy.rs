@@ -15,7 +15,10 @@ use super::support::root;
 /// The crates that each crate may import, as in ARCHITECTURE.md.
 const GRAPH: [(&str, &[&str]); 15] = [
     ("stockade-http", &["stockade-model"]),
-    ("stockade-audit", &["stockade-http", "stockade-model", "stockade-origin", "stockade-services"]),
+    (
+        "stockade-audit",
+        &["stockade-http", "stockade-model", "stockade-origin", "stockade-record", "stockade-services"],
+    ),
     ("stockade-model", &[]),
     ("stockade-services", &[]),
     ("stockade-record", &["stockade-cache", "stockade-model"]),
