@@ -1,6 +1,6 @@
 # Commands are cargo's. The scripts install the packages that the tests need.
 
-.PHONY: test stand check bench fuzz mutants book man deny api deploy-check instructions deps fmt
+.PHONY: audit test stand check bench fuzz mutants book man deny api deploy-check instructions deps fmt
 
 CARGO ?= cargo
 REPOSITORY ?= $(patsubst %.git,%,$(shell git config --get remote.origin.url))
@@ -24,6 +24,11 @@ stand:
 	@scripts/install-missing stand
 	@scripts/install-stacks all
 	STAND_RESULTS=$(CURDIR)/docs/results/stand $(STAND) $(NAME) --test-threads 1 $$(scripts/skip-missing stand)
+
+# Audits each installed cache with its defaults (nginx, Varnish, HAProxy, Squid, Traffic Server, ours), and writes docs/results/audit. Ten minutes.
+audit:
+	$(CARGO) build --locked --package stockade
+	@scripts/audit-results $(or $(CARGO_TARGET_DIR),target)/debug/stockade
 
 # Checks what has to be spotless before a commit.
 check: deps

@@ -15,7 +15,10 @@ use crate::{
 pub struct EarlierAudit {
     schema: String,
     cache: EarlierServer,
-    answers: Vec<EarlierAnswer>,
+    pub(crate) url: String,
+    /// The address of its origin.
+    pub(crate) origin: String,
+    pub(crate) answers: Vec<EarlierAnswer>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -25,10 +28,11 @@ struct EarlierServer {
 }
 
 #[derive(Debug, Deserialize)]
-struct EarlierAnswer {
-    id: String,
-    question: String,
-    mark: Mark,
+pub(crate) struct EarlierAnswer {
+    pub(crate) id: String,
+    pub(crate) question: String,
+    pub(crate) mark: Mark,
+    pub(crate) answer: String,
 }
 
 /// A text is not the report of an audit in JSON.

@@ -80,6 +80,8 @@ pub(crate) struct Audit<'a> {
 pub struct AuditReport {
     pub server: CacheServer,
     pub url: String,
+    /// The address of the origin, to which the cache forwarded.
+    pub origin: SocketAddr,
     pub took: Duration,
     pub answers: Vec<(&'static Question, Answer)>,
     /// The questions whose control of the cache the audit lacks.
@@ -164,6 +166,7 @@ impl Audit<'_> {
             }
             progress(name);
             self.control.reset().await.map_err(AuditError::Reset)?;
+            self.settled(name).await;
             answers.extend(self.ask_group(&asked).await);
         }
         let remedies = answers
@@ -176,7 +179,20 @@ impl Audit<'_> {
             |question: &&Question| examination.is_asked(question) && !examination.can_ask(question);
         let not_asked = questions().filter(is_left_out).collect();
         let (url, took, truth) = (self.url.clone(), time.now() - began, self.users.truth());
-        Ok(AuditReport { server, url, took, answers, not_asked, truth, remedies })
+        let origin = self.origin.address();
+        Ok(AuditReport { server, url, origin, took, answers, not_asked, truth, remedies })
+    }
+
+    /// Waits, for ten seconds at most, until the cache asks the origin again, after the faults of another group.
+    async fn settled(&self, group: &str) {
+        let case =
+            self.case(&format!("before-{group}"), |request| Page::of(request).cache_control("no-store"));
+        for _ in 0..40 {
+            if self.users.get(&case.path("page")).await.is_ok() {
+                return;
+            }
+            self.users.wait(Duration::from_millis(250)).await;
+        }
     }
 
     /// The answers of a group, in the order of its questions.

@@ -1,6 +1,6 @@
 //! `stockade audit`: examines a cache.
 
-mod record;
+pub mod record;
 
 use std::{net::Ipv4Addr, sync::Arc};
 

@@ -214,6 +214,14 @@ pub struct InitArgs {
     /// The cache that is tested: in this process, at a URL, or `stockade proxy`
     #[arg(long, value_enum, default_value_t = TargetName::Engine)]
     pub target: TargetName,
+    /// Record of `stockade audit`: the experiment asks one of its questions again
+    #[cfg(feature = "http")]
+    #[arg(long, value_name = "RECORD", conflicts_with = "target")]
+    pub from_audit: Option<PathBuf>,
+    /// Question of the record, such as `herd.cold` [default: that with the worst answer]
+    #[cfg(feature = "http")]
+    #[arg(long, value_name = "ID", requires = "from_audit")]
+    pub answer: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

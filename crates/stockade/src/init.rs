@@ -16,11 +16,7 @@ const SCHEMA_FILE: &str = "experiment.schema.json";
 
 /// Writes the file, and the schema for editors next to it. Existing files stay.
 pub fn init(args: &InitArgs) -> Result<Exit, CommandError> {
-    let text = match args.target {
-        TargetName::Engine => include_str!("init/engine.toml"),
-        TargetName::Url => include_str!("init/url.toml"),
-        TargetName::Proxy => include_str!("init/proxy.toml"),
-    };
+    let text = text(args)?;
     let file = &args.file;
     let shown = file.display();
     let refused = |error: io::Error| match error.kind() {
@@ -32,6 +28,20 @@ pub fn init(args: &InitArgs) -> Result<Exit, CommandError> {
     write_schema(&file.with_file_name(SCHEMA_FILE))?;
     say!("\n  stockade check {shown}\n  stockade run {shown}");
     Ok(Exit::Done)
+}
+
+fn text(args: &InitArgs) -> Result<String, CommandError> {
+    #[cfg(feature = "http")]
+    if let Some(path) = &args.from_audit {
+        let audit = crate::audit::record::read(path)?;
+        let experiment = stockade_audit::experiment(&audit, args.answer.as_deref());
+        return experiment.map_err(|error| CommandError::Usage(format!("{}: {error}", path.display())));
+    }
+    Ok(String::from(match args.target {
+        TargetName::Engine => include_str!("init/engine.toml"),
+        TargetName::Url => include_str!("init/url.toml"),
+        TargetName::Proxy => include_str!("init/proxy.toml"),
+    }))
 }
 
 /// An existing schema stays, since it may be another file.

@@ -91,6 +91,16 @@ pub(super) const QUESTIONS: &[Question] = &[
         "RFC 9111, 4.2",
         |audit| Box::pin(each_asked(audit, "max-age-0", "max-age=0")),
     ),
+    waiting(
+        "freshness.two-lines",
+        "A page has max-age=60 in one line of Cache-Control, and no-store in the next",
+        "RFC 9110, 5.3",
+        |audit| {
+            Box::pin(kept(audit, "two-lines", Lifetime::Stated(Duration::ZERO), |request| {
+                Page::of(request).cache_control("max-age=60").cache_control("no-store")
+            }))
+        },
+    ),
     waiting("freshness.age", "A stored page is 3 seconds old: its Age", "RFC 9111, 4", |audit| {
         Box::pin(age(audit))
     }),

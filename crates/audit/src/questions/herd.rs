@@ -41,6 +41,14 @@ pub(super) const QUESTIONS: &[Question] = &[
         ask: |audit| Box::pin(expired(audit)),
     },
     Question {
+        id: "herd.refresh",
+        text: "An expired page that may be served while it is refreshed, and 200 users at once",
+        rule: "",
+        needs: Needs::Requests,
+        mostly_waits: false,
+        ask: |audit| Box::pin(refresh(audit)),
+    },
+    Question {
         id: "herd.uncacheable",
         text: "A page that must not be stored, and 50 users at once",
         rule: "",
@@ -89,9 +97,18 @@ async fn cold(audit: &Audit<'_>) -> Answer {
 }
 
 async fn expired(audit: &Audit<'_>) -> Answer {
-    let case = audit.case("expired", |request| {
+    old_page(audit, "expired", "max-age=1").await
+}
+
+async fn refresh(audit: &Audit<'_>) -> Answer {
+    old_page(audit, "refresh", "max-age=1, stale-while-revalidate=60").await
+}
+
+/// A herd for a page that has expired.
+async fn old_page(audit: &Audit<'_>, name: &str, cache_control: &'static str) -> Answer {
+    let case = audit.case(name, move |request| {
         let latency = if request.number == 0 { Duration::ZERO } else { LOAD_TIME };
-        Page::of(request).cache_control("max-age=1").after(latency)
+        Page::of(request).cache_control(cache_control).after(latency)
     });
     audit.users.ask(&case.path("page")).patience(PATIENCE).send().await;
     // Whole seconds count in some caches, and it has to be older than one.

@@ -179,10 +179,17 @@ async fn served_meanwhile(audit: &Audit<'_>, name: &str, failing: fn(&OriginRequ
 }
 
 async fn must_revalidate(audit: &Audit<'_>) -> Answer {
-    let page = FailingPage::expired(audit, "must-revalidate", "max-age=1, must-revalidate", error).await;
+    let page = FailingPage::expired(
+        audit,
+        "must-revalidate",
+        "max-age=1, must-revalidate, stale-if-error=60",
+        error,
+    )
+    .await;
     page.fail(true);
     let requests = page.asked(audit, OUTAGE).await;
-    let old: Vec<_> = requests.iter().filter(|request| request.load() == Some(0)).collect();
+    let old: Vec<_> =
+        requests.iter().filter(|request| request.is_ok() && request.load() == Some(0)).collect();
     old.iter().for_each(|request| audit.users.found(Violation::TooOld, request, "RFC 9111, 5.2.2.2"));
     let count = requests.len();
     match old.len() {
@@ -197,8 +204,9 @@ async fn stale_limit(audit: &Audit<'_>) -> Answer {
     // From the moment when it expired; a cache may count whole seconds, twice.
     let limit = audit.users.now() + Duration::from_secs(4);
     let requests = page.asked(audit, Duration::from_secs(9)).await;
-    let late: Vec<_> =
-        requests.iter().filter(|request| request.load() == Some(0) && request.sent > limit).collect();
+    let is_late =
+        |request: &&UserRequest| request.is_ok() && request.load() == Some(0) && request.sent > limit;
+    let late: Vec<_> = requests.iter().filter(is_late).collect();
     late.iter().for_each(|request| audit.users.found(Violation::TooOld, request, "RFC 5861, 4"));
     match late.last() {
         Some(last) => Answer::new(

@@ -213,14 +213,17 @@ async fn during_refresh(audit: &Audit<'_>) -> Answer {
 async fn purged_during_load(audit: &Audit<'_>, case: &Case, loads: usize) -> Answer {
     let path = case.path("page");
     let purge_meanwhile = async {
-        wait_for_loads(audit, case, loads).await;
+        let has_begun = have_loads_begun(audit, case, loads).await;
         let purged = purge(audit, &path).await;
-        (purged, audit.users.get(&path).await)
+        (has_begun, purged, audit.users.get(&path).await)
     };
-    let (_, (purged, at_once)) = join(audit.users.get(&path), purge_meanwhile).await;
+    let (_, (has_begun, purged, at_once)) = join(audit.users.get(&path), purge_meanwhile).await;
     // The load may go on without a user.
     audit.users.wait(LOAD_TIME + Duration::from_millis(300)).await;
     let later = audit.users.get(&path).await;
+    if !has_begun {
+        return Answer::new(Mark::Unknown, "The page was not loaded.");
+    }
     if let Purged::Refused(outcome) = purged {
         return Answer::new(Mark::Unknown, format!("The purge was answered with {outcome}."));
     }
@@ -250,13 +253,15 @@ async fn purged_during_load(audit: &Audit<'_>, case: &Case, loads: usize) -> Ans
         .with("loads", case.loads())
 }
 
-async fn wait_for_loads(audit: &Audit<'_>, case: &Case, loads: usize) {
+/// False: they have not begun within 5 seconds.
+async fn have_loads_begun(audit: &Audit<'_>, case: &Case, loads: usize) -> bool {
     for _ in 0..500 {
         if case.loads() >= loads {
-            return;
+            return true;
         }
         audit.users.wait(Duration::from_millis(10)).await;
     }
+    false
 }
 
 async fn burst(audit: &Audit<'_>) -> Answer {

@@ -29,6 +29,7 @@ pub fn render(report: &AuditReport, options: &ReportOptions<'_>) -> String {
         "verdict": if is_unknown { "inconclusive" } else { "supported" },
         "cache": report.server,
         "url": report.url,
+        "origin": report.origin.to_string(),
         "answers": answers,
         "not_asked": not_asked,
         "audit": truth(&report.truth),

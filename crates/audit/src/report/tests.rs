@@ -38,6 +38,7 @@ pub(crate) fn report() -> AuditReport {
     AuditReport {
         server: CacheServer { name: Some("nginx"), version: Some("1.22.1".to_owned()) },
         url: "http://127.0.0.1:8080".to_owned(),
+        origin: ([127, 0, 0, 1], 9080).into(),
         took: Duration::from_millis(15_200),
         answers: vec![
             (&COLD, Answer::new(Mark::Weak, "200 loads.").with("loads", 200)),

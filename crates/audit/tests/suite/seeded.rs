@@ -1,6 +1,11 @@
 //! The audit of a cache with one known fault at a time.
 
-use std::{net::Ipv4Addr, sync::Arc};
+use std::{
+    collections::VecDeque,
+    net::Ipv4Addr,
+    sync::{Arc, Mutex},
+    thread,
+};
 
 use stockade_audit::{AuditOrigin, AuditReport, Control, Examination, Mark, Server};
 use stockade_http::{client::HttpUrl, server::runtime};
@@ -8,6 +13,7 @@ use stockade_model::{
     proc::{own_resident_bytes, raise_open_files},
     time::Live,
 };
+use stockade_services::in_own_process;
 
 use crate::faulty_cache::{Fault, FaultyCache};
 
@@ -30,6 +36,47 @@ impl Server for FaultyCache {
     }
 }
 
+/// A question that finds each fault. Its mark is worse than that of the cache without faults.
+const FOUND_BY: [(Fault, &str); 35] = [
+    (Fault::ServesPastLimit, "freshness.max-age"),
+    (Fault::IgnoresVary, "variants.vary"),
+    (Fault::CrossUserCoalescing, "privacy.private"),
+    (Fault::LatePurge, "purge.removes"),
+    (Fault::PurgeLostDuringLoad, "purge.during-load"),
+    (Fault::StoresTruncated, "integrity.cut"),
+    (Fault::StoresErrors, "integrity.error-stored"),
+    (Fault::IgnoresNoStore, "privacy.no-store"),
+    (Fault::MergesNotModifiedWrongly, "variants.304-fields"),
+    (Fault::DropsFields, "integrity.fields"),
+    (Fault::CutsKeys, "keys.long"),
+    (Fault::WrongAge, "freshness.age"),
+    (Fault::SerialisesUncacheable, "herd.uncacheable"),
+    (Fault::RefreshesWithoutCoalescing, "herd.refresh"),
+    (Fault::ForgetsAfterReload, "restart.reload"),
+    (Fault::RevalidatesWithAnotherTag, "variants.revalidation"),
+    (Fault::MixesRanges, "variants.if-range"),
+    (Fault::HeadWithOtherLength, "variants.head"),
+    (Fault::BreakerForAll, "outage.other-pages"),
+    (Fault::RetriesPost, "integrity.post-retry"),
+    (Fault::NothingAfterReset, "integrity.get-after-reset"),
+    (Fault::UnkeyedField, "keys.unkeyed"),
+    (Fault::StaleAfterGone, "integrity.gone"),
+    (Fault::StoresAuthorized, "privacy.authorization"),
+    (Fault::StoresPartAsWhole, "variants.range"),
+    (Fault::ForgetsOriginAge, "freshness.age-of-origin"),
+    (Fault::StaleDespiteMustRevalidate, "outage.must-revalidate"),
+    (Fault::KeyWithoutHost, "keys.host"),
+    (Fault::DecodesKeys, "keys.slashes"),
+    (Fault::PurgesOneVariant, "purge.variants"),
+    (Fault::SharesLeadersVariant, "variants.vary"),
+    (Fault::ReadsOneCacheControlLine, "freshness.two-lines"),
+    (Fault::StoresHeadAsPage, "variants.head"),
+    (Fault::DefaultLifetime, "freshness.no-lifetime"),
+    (Fault::EndsWithLeader, "herd.leader-cancelled"),
+];
+/// Audits at the same time; most of each is a wait.
+const AT_ONCE: usize = 4;
+
 /// The report about a cache with these faults; of all questions if none are named.
 fn audited(faults: &[Fault], ask: &[&'static str]) -> AuditReport {
     let _ = raise_open_files();
@@ -47,15 +94,62 @@ fn audited(faults: &[Fault], ask: &[&'static str]) -> AuditReport {
     runtime().expect("a runtime").block_on(examined)
 }
 
+/// The first answer: its mark and its text.
+fn answer(report: &AuditReport) -> (Mark, &str) {
+    let (_, answer) = report.answers.first().expect("an answer");
+    (answer.mark, &answer.text)
+}
+
+/// Each fault alone, with the question that finds it, and the same question to the cache without faults.
 #[test]
-fn explore() {
-    let name = std::env::var("FAULT").unwrap_or_default();
-    let faults: Vec<Fault> =
-        Fault::ALL.iter().chain(Fault::FRESH.iter()).copied().filter(|f| format!("{f:?}") == name).collect();
-    let report = audited(&faults, &[]);
-    for (question, answer) in &report.answers {
-        println!("{name}\t{}\t{}\t{}", question.id, answer.mark.name(), answer.text);
+fn each_fault_is_found() {
+    for fault in Fault::ALL.iter().chain(&Fault::FRESH) {
+        let is_listed = FOUND_BY.iter().any(|(found, _)| found == fault) || *fault == Fault::LeaksMemory;
+        assert!(is_listed, "{fault:?}");
     }
-    println!("{name}\ttook\t{:?}", report.took);
-    let _ = Mark::Best;
+    let left = Mutex::new(VecDeque::from(FOUND_BY));
+    let missed = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                loop {
+                    let Some((fault, question)) = left.lock().expect("no panic").pop_front() else { return };
+                    let [good, faulty] = [&[][..], &[fault]].map(|faults| audited(faults, &[question]));
+                    let (good, faulty) = (answer(&good), answer(&faulty));
+                    let is_found = matches!(faulty.0, Mark::Weak | Mark::Wrong) && good.0 < faulty.0;
+                    if !is_found {
+                        missed.lock().expect("no panic").push(format!("{fault:?}: {good:?}, {faulty:?}"));
+                    }
+                }
+            });
+        }
+    });
+    let missed = missed.into_inner().expect("no panic");
+    assert!(missed.is_empty(), "{missed:#?}");
+}
+
+/// The cache is in the process of the test, whose memory is measured.
+#[test]
+fn leak_is_found() {
+    in_own_process("seeded::leak_is_found", "", || {
+        let [good, leaking] =
+            [&[][..], &[Fault::LeaksMemory]].map(|faults| audited(faults, &["limits.memory"]));
+        assert!(answer(&good).0 < Mark::Weak, "{:?}", answer(&good));
+        assert_eq!(answer(&leaking).0, Mark::Weak, "{:?}", answer(&leaking));
+    });
+}
+
+/// All questions, in a minute and a half.
+#[test]
+fn good_cache_has_no_wrong_answer() {
+    let report = audited(&[], &[]);
+    let wrong: Vec<_> = report
+        .answers
+        .iter()
+        .filter(|(_, answer)| matches!(answer.mark, Mark::Wrong | Mark::Unknown))
+        .map(|(question, answer)| (question.id, &answer.text))
+        .collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert_eq!(report.truth.violations(), 0, "{:?}", report.truth);
+    assert!(report.answers.len() > 80 && report.not_asked.is_empty());
 }
