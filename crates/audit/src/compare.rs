@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use serde::Deserialize;
+use stockade_model::message::shown;
 
 use crate::{
     answer::Mark,
@@ -13,12 +14,16 @@ use crate::{
 /// An earlier audit, read from its report in JSON.
 #[derive(Debug, Deserialize)]
 pub struct EarlierAudit {
-    schema: String,
     cache: EarlierServer,
     pub(crate) url: String,
     /// The address of its origin.
     pub(crate) origin: String,
     pub(crate) answers: Vec<EarlierAnswer>,
+}
+
+#[derive(Deserialize)]
+struct Version {
+    schema: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -79,11 +84,12 @@ impl FromStr for EarlierAudit {
     type Err = NotAnAudit;
 
     fn from_str(text: &str) -> Result<Self, NotAnAudit> {
-        let earlier: Self = serde_json::from_str(text).map_err(|error| NotAnAudit(error.to_string()))?;
-        if earlier.schema == SCHEMA {
-            return Ok(earlier);
+        let broken = |error: serde_json::Error| NotAnAudit(error.to_string());
+        let Version { schema } = serde_json::from_str(text).map_err(broken)?;
+        if schema == SCHEMA {
+            return serde_json::from_str(text).map_err(broken);
         }
-        Err(NotAnAudit(format!("its schema is `{}`, and this program reads `{SCHEMA}`", earlier.schema)))
+        Err(NotAnAudit(format!("its schema is `{}`, and this program reads `{SCHEMA}`", shown(&schema))))
     }
 }
 
@@ -206,7 +212,9 @@ mod tests {
         for (text, reason) in [
             ("", "EOF"),
             ("[1]", "invalid type"),
-            (r#"{"schema":"stockade.plan/1","requests":1}"#, "missing field `cache`"),
+            (r#"{"schema":"stockade.plan/1","requests":1}"#, "`stockade.plan/1`"),
+            (r#"{"schema":"stockade.audit/1","answers":[]}"#, "missing field `cache`"),
+            (r#"{"latencies":{}}"#, "missing field `schema`"),
             (r#"{"schema":"stockade.audit/9","cache":{},"answers":[]}"#, "`stockade.audit/9`"),
         ] {
             let message = text.parse::<EarlierAudit>().unwrap_err().to_string();
