@@ -79,6 +79,7 @@ fn run(weights: &[u32]) -> (Vec<GeneratorSecond>, GeneratorEnd) {
                             outcome: Some(answer.outcome),
                             may_be_stale: false,
                             deviation: None,
+                            stated: None,
                         };
                         let timing = Timing { scheduled, started, finished };
                         record(&tally, &Sample { number, timing, bytes_out: 0, result: Ok(result) });

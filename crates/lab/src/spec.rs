@@ -560,7 +560,7 @@ fn undeclared(cells: &[Cell], services: &BTreeMap<RunService, ServiceTable>) -> 
 /// The claim that every open load makes implicitly.
 fn audit(names: Names<'_>, cells: &[Cell]) -> Option<Claim> {
     let is_audited = |cell: &&Cell| cell.target.facts().is_audited;
-    let expr = |test: &str| format!("{test}audit.too_old + {test}audit.after_invalidation == 0");
+    let expr = |test: &str| format!("{test}audit.too_old + {test}audit.after_purge == 0");
     let mut exprs: Vec<String> = if cells.iter().all(|cell| is_audited(&cell)) {
         vec![expr("")]
     } else {

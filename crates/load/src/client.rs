@@ -22,6 +22,7 @@ use std::{
 
 use http::{Request, Uri, Version, header};
 use stockade_model::time::{Precise, Runtime, Time, before};
+use stockade_record::clock::since_1970;
 use tokio::sync::Mutex;
 
 pub use self::response::Sha256Digest;
@@ -263,7 +264,12 @@ impl ThreadClient {
                 self.exchange_http1(&request).await
             };
             match result {
-                Ok(completed) => return Ok(completed),
+                Ok(mut completed) => {
+                    if let Some(stated) = &mut completed.response.stated {
+                        stated.received = since_1970();
+                    }
+                    return Ok(completed);
+                }
                 Err(error) if !error.may_resend || resends == RESENDS_MAX => return Err(error.failure),
                 Err(_) => {
                     resends += 1;
@@ -329,6 +335,7 @@ impl ThreadClient {
             decodes: prepared.decodes,
             digest: self.context.options.body_digest,
             is_strict: self.context.options.is_strict,
+            is_checked: self.context.options.checks_answers,
         }
     }
 

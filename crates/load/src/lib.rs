@@ -103,6 +103,7 @@ pub mod template;
 mod tls;
 #[cfg(feature = "http")]
 pub mod traffic;
+pub mod truth;
 #[cfg(feature = "http")]
 pub mod url;
 

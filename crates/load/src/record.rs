@@ -211,7 +211,7 @@ impl Summary {
             dropped: self.dropped,
             in_flight_max: usize::try_from(self.in_flight_max).unwrap_or(usize::MAX),
             source_concurrent_max: None,
-            audit: None,
+            audit: tally.answers.audit(),
         }
     }
 

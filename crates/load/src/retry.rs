@@ -105,6 +105,7 @@ mod budget {
                     outcome: None,
                     may_be_stale: false,
                     deviation: None,
+                    stated: None,
                 })
             };
             for result in

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use stockade_model::outcome::Outcome;
 use stockade_record::timing::Timing;
 
+use crate::truth::StatedAnswer;
+
 /// One request: its times and its result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
@@ -33,6 +35,8 @@ pub struct Response {
     pub may_be_stale: bool,
     /// Its breach of RFC 9112, one that clients commonly accept.
     pub deviation: Option<Deviation>,
+    /// What its origin states about it, if it is checked.
+    pub stated: Option<StatedAnswer>,
 }
 
 /// A breach of RFC 9112 in a response that common clients accept, and so does this one, unless it is strict.

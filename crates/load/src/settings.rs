@@ -129,6 +129,7 @@ pub struct RequestSettings {
 }
 
 /// How a generator sends requests: the settings with their defaults. Agents get them as they stand here.
+#[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 pub struct ClientOptions {
     /// The time from the start of an attempt until its response has to be complete.
@@ -159,6 +160,9 @@ pub struct ClientOptions {
     pub body_digest: Option<Sha256Digest>,
     /// True if a response that breaks RFC 9112 is malformed, also where common clients accept it.
     pub is_strict: bool,
+    /// True if answers are checked against what their origin states, which has the clock of this machine. Agents do not.
+    #[serde(skip)]
+    pub checks_answers: bool,
     /// The servers that it may reach; `None`: any.
     #[serde(skip)]
     pub allowed: Option<AllowedTargets>,
@@ -180,6 +184,7 @@ impl Default for ClientOptions {
             retries: Retries::default(),
             body_digest: None,
             is_strict: false,
+            checks_answers: false,
             allowed: None,
         }
     }
@@ -267,6 +272,7 @@ impl RequestSettings {
             },
             body_digest: self.sha256.map(|digest| digest.0),
             is_strict: self.strict,
+            checks_answers: false,
             allowed: None,
         }
     }

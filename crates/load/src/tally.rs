@@ -10,7 +10,10 @@ use stockade_model::{
 };
 use stockade_record::{histogram::Histogram, record::Times};
 
-use crate::sample::{Deviation, FailureClass, Sample};
+use crate::{
+    sample::{Deviation, FailureClass, Sample},
+    truth::AnswerTally,
+};
 
 /// The most different errors that are stored.
 const ERRORS_MAX: usize = 64;
@@ -44,6 +47,9 @@ pub struct Tally {
     /// Responses that break RFC 9112 in a way that clients commonly accept, by their deviation.
     #[serde(deserialize_with = "deviations_by_name")]
     pub deviations: BTreeMap<&'static str, u64>,
+    /// The answers that were checked. Agents check none.
+    #[serde(skip)]
+    pub answers: AnswerTally,
     /// Different errors in the order of occurrence: failures, and statuses other than 200 to 399.
     pub errors: Vec<String>,
     /// Decoded bytes of bodies.
@@ -90,6 +96,9 @@ impl Tally {
                 self.wire_bytes_in += answer.wire_bytes;
                 if let Some(deviation) = answer.deviation {
                     *self.deviations.entry(deviation.name()).or_default() += 1;
+                }
+                if let Some(stated) = &answer.stated {
+                    self.answers.record(stated, answer.status, timing.service_time());
                 }
                 if answer.outcome.is_none() {
                     self.outcomes.unreported += 1;
@@ -138,6 +147,7 @@ impl Tally {
         for (deviation, count) in &other.deviations {
             *self.deviations.entry(deviation).or_default() += count;
         }
+        self.answers.merge(&other.answers);
         other.errors.iter().for_each(|error| self.add_error(|| error.clone()));
         self.bytes_in += other.bytes_in;
         self.wire_bytes_in += other.wire_bytes_in;

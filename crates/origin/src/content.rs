@@ -18,6 +18,9 @@ use http::{
 };
 use rand::Rng;
 use stockade_model::seed::Seed;
+use stockade_record::statement::{
+    BodyStatement, DELAY_FIELD, Freshness, STATEMENT_FIELD, Statement, TIME_FIELD,
+};
 use tokio::sync::Mutex;
 
 use crate::{
@@ -25,12 +28,14 @@ use crate::{
     fetch::FetchedContent,
     memfd::MemfdBody,
     recipe::{Content, Recipe, TemplatePart},
+    statement::{freshness, of_body},
 };
 
 /// Number of the version in a response, from 1.
 pub(crate) static VERSION_HEADER: HeaderName = HeaderName::from_static("stockade-version");
-/// Time of the response: seconds since 1970, with six decimals.
-pub(crate) static TIME_HEADER: HeaderName = HeaderName::from_static("stockade-time");
+pub(crate) static TIME_HEADER: HeaderName = HeaderName::from_static(TIME_FIELD);
+pub(crate) static STATEMENT_HEADER: HeaderName = HeaderName::from_static(STATEMENT_FIELD);
+pub(crate) static DELAY_HEADER: HeaderName = HeaderName::from_static(DELAY_FIELD);
 
 const CACHE_CONTROL_DEFAULT: HeaderValue = HeaderValue::from_static("max-age=0, private, must-revalidate");
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
@@ -53,6 +58,9 @@ pub(crate) struct Representation {
     headers_304: HeaderMap,
     /// Headers of any other status: none that describe or identify the content.
     headers_other: HeaderMap,
+    /// Of status 200.
+    statement: HeaderValue,
+    freshness: Option<Freshness>,
     version: u64,
     began: SystemTime,
 }
@@ -65,6 +73,7 @@ pub(crate) struct VersionedContent {
     etag: bool,
     last_modified: bool,
     is_versioned: bool,
+    freshness: Option<Freshness>,
     /// The last two versions: while one version follows the other, requests need both.
     cached: ArcSwap<[Option<Arc<Representation>>; 2]>,
     /// Locked while a large version is built, so that each is built once.
@@ -74,7 +83,7 @@ pub(crate) struct VersionedContent {
 #[derive(Debug)]
 enum BodySource {
     /// The same body in every version.
-    Fixed { body: Arc<MemfdBody>, hash: u64 },
+    Fixed { body: Arc<MemfdBody>, hash: u64, stated: Option<BodyStatement> },
     /// Pieces of text. The version's number goes between them.
     Template { pieces: Vec<Vec<u8>>, is_gzip: bool },
 }
@@ -88,6 +97,15 @@ impl Representation {
             _ => &self.headers_other,
         }
     }
+
+    /// The value of [`STATEMENT_HEADER`]. A 304 has none: a cache would take it over, and its body may be that of another version.
+    pub(crate) fn statement(&self, status: StatusCode) -> Option<HeaderValue> {
+        match status {
+            StatusCode::OK | StatusCode::PARTIAL_CONTENT => Some(self.statement.clone()),
+            StatusCode::NOT_MODIFIED => None,
+            _ => Some(statement_value(status, None, self.freshness)),
+        }
+    }
 }
 
 impl VersionedContent {
@@ -95,24 +113,21 @@ impl VersionedContent {
     /// to the size of the content.
     pub(crate) fn new(recipe: &Recipe, fetched: Option<FetchedContent>, seed: Seed) -> Self {
         let is_gzip = recipe.is_gzip();
+        let fixed = |body| BodySource::fixed(body, &recipe.headers);
         let source = match (&recipe.content, fetched) {
-            (Content::Origin(_), Some(fetched)) if fetched.is_gzip || !is_gzip => {
-                BodySource::fixed(fetched.body)
-            }
+            (Content::Origin(_), Some(fetched)) if fetched.is_gzip || !is_gzip => fixed(fetched.body),
             (Content::Origin(_), fetched) => {
                 let body = fetched.map(|fetched| fetched.body).unwrap_or_default();
-                BodySource::fixed(encode(is_gzip, body.len() as u64, |out| out.write_all(&body)))
+                fixed(encode(is_gzip, body.len() as u64, |out| out.write_all(&body)))
             }
-            (Content::Random(size), _) => {
-                BodySource::fixed(encode(is_gzip, *size, |out| write_random(out, *size, seed)))
-            }
+            (Content::Random(size), _) => fixed(encode(is_gzip, *size, |out| write_random(out, *size, seed))),
             (Content::Template(parts), _) => {
                 let numbered: Vec<_> = (0_u64..).zip(parts).collect();
                 let mut pieces = numbered.split(|(_, part)| **part == TemplatePart::Version);
                 match (pieces.next(), pieces.next()) {
                     (Some(parts), None) => {
                         let size = parts.iter().map(|(_, part)| part_bytes(part)).sum();
-                        BodySource::fixed(encode(is_gzip, size, |out| write_parts(out, parts, seed)))
+                        fixed(encode(is_gzip, size, |out| write_parts(out, parts, seed)))
                     }
                     _ => {
                         let pieces = numbered.split(|(_, part)| **part == TemplatePart::Version);
@@ -128,6 +143,7 @@ impl VersionedContent {
             etag: recipe.etag,
             last_modified: recipe.last_modified,
             is_versioned: recipe.version_every.is_some(),
+            freshness: freshness(&recipe.headers),
             cached: ArcSwap::default(),
             building: Arc::default(),
         }
@@ -194,8 +210,8 @@ impl VersionedContent {
     }
 
     fn build(&self, version: u64, began: SystemTime) -> Representation {
-        let (memfd, hash) = match &self.source {
-            BodySource::Fixed { body, hash } => (Arc::clone(body), *hash),
+        let (memfd, hash, stated) = match &self.source {
+            BodySource::Fixed { body, hash, stated } => (Arc::clone(body), *hash, *stated),
             BodySource::Template { pieces, is_gzip } => {
                 let number = version.to_string();
                 let size = pieces.iter().map(|piece| piece.len() + number.len()).sum::<usize>();
@@ -207,7 +223,8 @@ impl VersionedContent {
                     Ok(())
                 });
                 let hash = if self.etag { hash(&body) } else { 0 };
-                (Arc::new(MemfdBody::new(body)), hash)
+                let stated = of_body(&body, &self.headers);
+                (Arc::new(MemfdBody::new(body)), hash, stated)
             }
         };
         let body = memfd.body().clone();
@@ -235,13 +252,26 @@ impl VersionedContent {
         let is_json = body.first() == Some(&b'{');
         set_default(&mut headers, CONTENT_TYPE, if is_json { JSON } else { HTML });
         headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
-        Representation { body, memfd, headers, headers_304, headers_other, version, began }
+        let statement = statement_value(StatusCode::OK, stated, self.freshness);
+        let freshness = self.freshness;
+        Representation {
+            body,
+            memfd,
+            headers,
+            headers_304,
+            headers_other,
+            statement,
+            freshness,
+            version,
+            began,
+        }
     }
 }
 
 impl BodySource {
-    fn fixed(body: Bytes) -> Self {
-        Self::Fixed { hash: hash(&body), body: Arc::new(MemfdBody::new(body)) }
+    fn fixed(body: Bytes, headers: &HeaderMap) -> Self {
+        let (hash, stated) = (hash(&body), of_body(&body, headers));
+        Self::Fixed { hash, stated, body: Arc::new(MemfdBody::new(body)) }
     }
 }
 
@@ -264,6 +294,15 @@ pub(crate) fn default_headers() -> HeaderMap {
 
 fn set_default(headers: &mut HeaderMap, name: HeaderName, value: HeaderValue) {
     headers.entry(name).or_insert(value);
+}
+
+fn statement_value(
+    status: StatusCode,
+    body: Option<BodyStatement>,
+    freshness: Option<Freshness>,
+) -> HeaderValue {
+    let text = Statement { status: status.as_u16(), body, freshness }.to_string();
+    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""))
 }
 
 /// `value` is one that the origin made, so it is always valid.

@@ -4,6 +4,7 @@
 //! and versions. Any cache can stand in front of it. Its modules; each uses only those above it:
 //!
 //! - `stages` and `recipe`: what a route does over time, parsed from JSON. Pure.
+//! - `statement`: what the origin states about its responses, so that a client can check them. Pure.
 //! - `fetch`, `memfd` and `content`: the bodies that routes serve.
 //! - `response` and `fault`: what a response carries of a body (conditions, ranges, HEAD, faults). Pure.
 //! - `counters`, `routes` and `state`: the recipes in force, shared by all listeners.
@@ -38,6 +39,7 @@ mod server;
 mod service;
 pub mod stages;
 mod state;
+mod statement;
 mod stream;
 
 pub use certificate::{CertificateError, CertificateSource};

@@ -26,7 +26,7 @@ pub const TEXT_BYTES_MAX: usize = 64 << 20;
 pub const CONTENT_BYTES_MAX: u64 = 256 << 20;
 
 /// Headers that tell a shared cache how long a response is fresh (RFC 9111, RFC 9213).
-const CACHE_HEADERS: [HeaderName; 3] = [
+pub(crate) const CACHE_HEADERS: [HeaderName; 3] = [
     CACHE_CONTROL,
     HeaderName::from_static("cdn-cache-control"),
     HeaderName::from_static("surrogate-control"),

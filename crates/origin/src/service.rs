@@ -1,11 +1,6 @@
 //! Answers one request: finds its route, waits for the route's latency and builds the response.
 
-use std::{
-    convert::Infallible,
-    future::pending,
-    sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{convert::Infallible, future::pending, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{
@@ -16,12 +11,13 @@ use http_body::Body as _;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use stockade_model::time::{Precise, Runtime, before};
+use stockade_record::{clock::since_1970, statement::DELAY_MIN};
 
 use crate::{
     admin,
     body::OriginBody,
     connection_state::{OpenRequestGuard, OriginConnection},
-    content::{TIME_HEADER, VERSION_HEADER, default_headers},
+    content::{DELAY_HEADER, STATEMENT_HEADER, TIME_HEADER, default_headers},
     counters::RouteCounters,
     fault::{BrokenHead, BrokenResponse, Termination},
     response::{BufferedResponse, is_without_body, status_text},
@@ -98,12 +94,19 @@ async fn respond_from_route(
     let now = time.now();
     // The version at the arrival of the request counts, as in a database.
     let representation = count_if_abandoned(&route.counters, route.representation(now)).await;
-    let timestamp = representation.headers.contains_key(&VERSION_HEADER).then(current_timestamp);
+    let timestamp = current_timestamp();
     let with_status = |status| {
         let path = head.uri.path();
         let mut response =
             BufferedResponse::for_request(&representation, status, path, &head.method, &head.headers);
-        response.headers.extend(timestamp.clone().map(|timestamp| (TIME_HEADER.clone(), timestamp)));
+        response.headers.insert(&TIME_HEADER, timestamp.clone());
+        if let Some(statement) = representation.statement(response.status) {
+            response.headers.insert(&STATEMENT_HEADER, statement);
+        }
+        let delay = time.now() - now;
+        if delay >= DELAY_MIN {
+            response.headers.insert(&DELAY_HEADER, seconds(delay));
+        }
         response
     };
     let finish_early = |status, guard| {
@@ -249,9 +252,12 @@ async fn discard_body(
 
 /// The wall clock's time as seconds since 1970.
 fn current_timestamp() -> HeaderValue {
-    #[expect(clippy::disallowed_methods, reason = "caches and audits compare it with their own wall clocks")]
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let text = format!("{}.{:06}", since_epoch.as_secs(), since_epoch.subsec_micros());
+    seconds(since_1970())
+}
+
+/// With six decimals.
+fn seconds(time: Duration) -> HeaderValue {
+    let text = format!("{}.{:06}", time.as_secs(), time.subsec_micros());
     HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("0"))
 }
 

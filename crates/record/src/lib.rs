@@ -9,7 +9,7 @@
 //! - [`judge`]: verdicts on claims, a pure function of the figures; [`ratios`]: those of another program.
 //! - [`compare`], [`history`]: two records, and many.
 //! - [`events`]: a run in progress.
-//! - [`server`]: the servers that a run starts, and where.
+//! - [`server`]: the servers that a run starts, and where; [`statement`]: what an origin states about its responses.
 //! - [`telemetry`]: the figures of a run, and of a server, in the formats of other systems.
 //! - [`page`]: the style and the plots of HTML pages.
 
@@ -28,6 +28,7 @@ pub mod record;
 mod reference;
 pub mod report;
 pub mod server;
+pub mod statement;
 pub mod statistics;
 pub mod storage;
 pub mod telemetry;

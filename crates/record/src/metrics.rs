@@ -10,7 +10,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use crate::{
     histogram::Statistic,
-    record::{Role, Run},
+    record::{Role, Run, Violation},
 };
 use stockade_cache::{RequestStats, StoreStats};
 use stockade_model::{
@@ -209,6 +209,15 @@ pub static METRICS: LazyLock<Registry<Metric>> = LazyLock::new(|| {
         });
     Registry::new(groups.into_iter().flatten().copied().chain(reported).collect::<Vec<_>>().leak())
 });
+
+/// Earlier names of metrics, and the present ones.
+const RENAMED: [(&str, &str); 1] = [("audit.after_invalidation", "audit.after_purge")];
+
+/// The present name of a metric that was renamed.
+#[must_use]
+pub fn renamed(name: &str) -> Option<&'static str> {
+    RENAMED.iter().find(|(earlier, _)| *earlier == name).map(|(_, present)| *present)
+}
 
 /// The names that end with this part: `p99` is a part of several.
 pub fn names_with_last_part(part: &str) -> impl Iterator<Item = &'static str> + Clone {
@@ -424,10 +433,22 @@ static OF_OPEN_LOADS: &[Metric] = metrics! {
         => |e| Some(e.run.load.open()?.in_flight_max as f64);
     count "source.concurrent_max" "The most fetches inside the source at once, waiting or worked on. Open loads."
         => |e| e.run.load.open()?.source_concurrent_max.map(|most| most as f64);
-    count "audit.too_old" "Answers older than the strategy may serve. Open loads."
-        => |e| Some(e.run.load.open()?.audit?.too_old as f64);
-    count "audit.after_invalidation" "Answers of a version invalidated before the request started. Open loads."
-        => |e| Some(e.run.load.open()?.audit?.after_invalidation as f64);
+    count "audit.too_old" "Answers older than they may be: by the strategy, or over HTTP by the fields of the origin. Open loads."
+        => |e| false_answers(e, Violation::TooOld);
+    count "audit.after_purge" "Answers of a version invalidated before the request started. Open loads of the engine."
+        => |e| false_answers(e, Violation::AfterPurge);
+    count "audit.wrong_owner" "Answers that are another user's. Absent: recipes have no owners yet."
+        => |e| false_answers(e, Violation::WrongOwner);
+    count "audit.wrong_variant" "Answers of another variant than the request selects. Absent: recipes have no variants yet."
+        => |e| false_answers(e, Violation::WrongVariant);
+    count "audit.wrong_body" "Answers with other bytes than the origin sent. Over HTTP."
+        => |e| false_answers(e, Violation::WrongBody);
+    count "audit.truncated" "Answers with a part of the bytes, as a whole response. Over HTTP."
+        => |e| false_answers(e, Violation::Truncated);
+    count "audit.wrong_status" "Answers with another status than the origin sent. Over HTTP."
+        => |e| false_answers(e, Violation::WrongStatus);
+    count "audit.age_wrong" "Answers with an `Age` that is wrong, or missing after more than 2 s. Over HTTP."
+        => |e| false_answers(e, Violation::AgeWrong);
 };
 static OF_LOAD: &[Metric] = &of_process!("load", "the load generator", Role::Load);
 static OF_PROXY: &[Metric] = &of_process!("proxy", "the cache process", Role::Proxy);
@@ -468,6 +489,10 @@ fn time(raw: &Raw<'_>, kind: TimeKind, statistic: Statistic) -> Option<f64> {
     }
 }
 
+fn false_answers(raw: &Raw<'_>, violation: Violation) -> Option<f64> {
+    Some(raw.run.load.open()?.audit.as_ref()?.count(violation)? as f64)
+}
+
 /// Requests that were sent before the schedule was over.
 fn sent_while_due(run: &Run) -> u64 {
     let late = run.http.as_ref().map_or(0, |http| http.sent_after_end);
@@ -500,6 +525,9 @@ mod tests {
         assert!(Metric::named("stores.async").is_some_and(|metric| !metric.is_timing));
         // As `achieved_rate`, it is another one each time.
         assert!(Metric::named("proxy.cpu.mean").is_some_and(|metric| metric.is_timing));
+        let all = Violation::ALL.map(Violation::metric);
+        assert!(all.into_iter().chain(RENAMED.map(|(_, present)| present)).all(|name| names.contains(name)));
+        assert!(RENAMED.iter().all(|(earlier, _)| Metric::named(earlier).is_none()));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod accounting;
 mod agents;
+mod audit;
 mod http;
 
 use std::{borrow::Cow, collections::BTreeMap, time::Duration};
@@ -15,6 +16,7 @@ use stockade_model::{outcome::Outcomes, seed::Seed};
 pub use self::{
     accounting::{Accounting, ThreadShares},
     agents::{AgentClockFigures, AgentFigures, AgentReport, ShareMoveFigures},
+    audit::{Audit, Example, Violation},
     http::{CacheContents, Disturbance, HttpFigures, ProbeFigures, Role, StatsProvider, Usage},
 };
 use crate::histogram::Histogram;
@@ -333,7 +335,7 @@ pub struct OpenFigures {
     /// The peak of fetches inside the source, including its queue, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_concurrent_max: Option<usize>,
-    /// Stale responses beyond the strategy's limits, if all responses were audited.
+    /// False answers, if all answers were audited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audit: Option<Audit>,
 }
@@ -343,18 +345,6 @@ pub struct OpenFigures {
 pub struct Extremes {
     pub min_ms: f64,
     pub max_ms: f64,
-}
-
-/// The result of an audit of all responses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Audit {
-    /// Responses older than the strategy allows.
-    pub too_old: u64,
-    /// Responses with a version that was invalidated before the request started.
-    pub after_invalidation: u64,
-    /// The age of the oldest response.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub age_max_ms: Option<f64>,
 }
 
 /// The state of a cache and the counters of its limits.

@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use stockade_model::units::milliseconds;
-use stockade_record::record;
+use stockade_record::record::{Audit, Violation};
 
 /// Checks every answer of an open load.
 pub(super) struct AnswerAudit {
     limit: Option<Duration>,
     /// The oldest version of each key that new requests may receive.
     floors: Vec<u64>,
-    found: record::Audit,
+    too_old: u64,
+    after_purge: u64,
+    age_max_ms: Option<f64>,
 }
 
 pub(super) struct ServedAnswer {
@@ -25,7 +27,7 @@ pub(super) struct ServedAnswer {
 
 impl AnswerAudit {
     pub(super) fn new(limit: Option<Duration>, keys: usize) -> Self {
-        Self { limit, floors: vec![0; keys], found: record::Audit::default() }
+        Self { limit, floors: vec![0; keys], too_old: 0, after_purge: 0, age_max_ms: None }
     }
 
     /// The oldest version that a request which starts now may receive.
@@ -41,17 +43,18 @@ impl AnswerAudit {
     pub(super) fn see(&mut self, served: &ServedAnswer) {
         let ServedAnswer { age, took, version, floor } = *served;
         if self.limit.is_some_and(|limit| age > limit.saturating_add(took)) {
-            self.found.too_old += 1;
+            self.too_old += 1;
         }
         if version < floor {
-            self.found.after_invalidation += 1;
+            self.after_purge += 1;
         }
         let age_ms = milliseconds(age);
-        self.found.age_max_ms = Some(self.found.age_max_ms.map_or(age_ms, |most| most.max(age_ms)));
+        self.age_max_ms = Some(self.age_max_ms.map_or(age_ms, |most| most.max(age_ms)));
     }
 
-    pub(super) fn found(&self) -> record::Audit {
-        self.found
+    pub(super) fn found(&self) -> Audit {
+        let counts = [(Violation::TooOld, self.too_old), (Violation::AfterPurge, self.after_purge)];
+        Audit { counts: counts.into(), age_max_ms: self.age_max_ms, ..Audit::default() }
     }
 }
 
@@ -66,7 +69,8 @@ mod tests {
         let mut see = |age, took, version, floor| {
             audit.see(&ServedAnswer { age: millis(age), took: millis(took), version, floor });
             let found = audit.found();
-            (found.too_old, found.after_invalidation, found.age_max_ms)
+            let count = |violation| found.count(violation).unwrap();
+            (count(Violation::TooOld), count(Violation::AfterPurge), found.age_max_ms)
         };
         assert_eq!(see(100, 0, 0, 0), (0, 0, Some(100.0)));
         assert_eq!(see(105, 5, 3, 3), (0, 0, Some(105.0)));
@@ -81,6 +85,6 @@ mod tests {
         [2, 3, 1].into_iter().for_each(|version| audit.raise(0, version));
         assert_eq!(audit.floor(0), 3);
         audit.see(&ServedAnswer { age: Duration::MAX, took: Duration::ZERO, version: 0, floor: 0 });
-        assert_eq!(audit.found().too_old, 0);
+        assert_eq!(audit.found().count(Violation::TooOld), Some(0));
     }
 }

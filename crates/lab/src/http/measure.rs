@@ -33,12 +33,14 @@ impl HttpLoad {
         let origin =
             self.origin.as_ref().map(|recipe| start_origin(recipe, environment, folder)).transpose()?;
         let endpoint = start(origin.as_ref(), folder)?;
-        let load = self.traffic.load(&endpoint.url, &environment.folder, seed, url_seed)?;
+        let mut load = self.traffic.load(&endpoint.url, &environment.folder, seed, url_seed)?;
+        let is_load_here = environment.loads.is_this_process();
+        let has_clock = |origin: &Arc<dyn StartedServer>| origin.process().is_some();
+        load.options.checks_answers = is_load_here && origin.as_ref().is_some_and(has_clock);
         let ready = environment.loads.prepare(&load)?;
         // Cancelled with the run, and when a child ends.
         let cancel_load = cancel.child_token();
         let memory_mib = environment.memory_mib;
-        let is_load_here = environment.loads.is_this_process();
         for server in origin.iter().chain(&endpoint.started) {
             let cancel_load = cancel_load.clone();
             server.when_lost(Box::new(move || cancel_load.cancel()));

@@ -502,8 +502,15 @@ mod tests {
         for (status, outcome) in
             [(200, Some(Outcome::Hit)), (200, None), (503, Some(Outcome::Miss)), (503, None)]
         {
-            let response =
-                Response { status, bytes: 0, wire_bytes: 0, outcome, may_be_stale: false, deviation: None };
+            let response = Response {
+                status,
+                bytes: 0,
+                wire_bytes: 0,
+                outcome,
+                may_be_stale: false,
+                deviation: None,
+                stated: None,
+            };
             tally.record(&Sample { number: 0, timing: times, bytes_out: 0, result: Ok(response) });
         }
         assert_eq!(

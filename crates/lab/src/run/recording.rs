@@ -118,7 +118,7 @@ mod tests {
     use stockade_record::{
         judge::{Case, judge},
         metrics::Results,
-        record::{Audit, Calls, ClockKind, LoadFigures, OpenFigures, Verdict},
+        record::{Audit, Calls, ClockKind, LoadFigures, OpenFigures, Verdict, Violation},
     };
 
     use std::time::Duration;
@@ -163,8 +163,9 @@ mod tests {
         let text = "title = \"t\"\n[target]\nkind = \"engine\"\n[origin]\nsource = \"simulated:9\"\n[[test]]\nname = \"b\"\n\
                     load.burst = 7\n[[test]]\nname = \"o\"\nload = { rate = \"10/s\", duration = \"10s\" }\n";
         let experiment = Experiment::parse("test.toml", text).unwrap();
-        let verdict = |too_old, after_invalidation| {
-            let audit = Audit { too_old, after_invalidation, age_max_ms: None };
+        let verdict = |too_old, after_purge| {
+            let counts = [(Violation::TooOld, too_old), (Violation::AfterPurge, after_purge)];
+            let audit = Audit { counts: counts.into(), ..Audit::default() };
             let mut results = Results::watching(experiment.windows());
             let run = run_record(("o", "cache"), 1, Vec::new(), measured(audit));
             results.add(&run, results.fold(None));

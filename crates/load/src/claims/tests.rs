@@ -23,8 +23,15 @@ fn run_of(requests: u64, failed: u64, status: u16) -> Summary {
     let mut measured = Tally::default();
     for number in 0..requests {
         let at = |ms: u64| Time::from_nanos(ms * 1_000_000);
-        let answer =
-            Response { status, bytes: 1, wire_bytes: 1, outcome: None, may_be_stale: false, deviation: None };
+        let answer = Response {
+            status,
+            bytes: 1,
+            wire_bytes: 1,
+            outcome: None,
+            may_be_stale: false,
+            deviation: None,
+            stated: None,
+        };
         measured.record(&Sample {
             number,
             timing: Timing { scheduled: at(number), started: at(number + 1), finished: at(2 * number + 1) },

@@ -27,6 +27,11 @@ pub struct CacheReport {
 }
 
 impl CacheReport {
+    /// False: the cache states that the origin has not failed, since it states fallbacks as such or as stale.
+    pub(crate) fn may_be_fallback(self) -> bool {
+        self.may_be_stale || matches!(self.outcome, Outcome::Fallback | Outcome::Stale)
+    }
+
     /// A report that tells fresh from stale.
     fn of(outcome: Outcome) -> Self {
         Self { outcome, may_be_stale: false }
@@ -83,7 +88,8 @@ impl<'a> CacheHeaders<'a> {
         }
     }
 
-    fn age_s(&self) -> Option<u64> {
+    /// `Age`, if it is a number.
+    pub(crate) fn age_s(&self) -> Option<u64> {
         std::str::from_utf8(self.age?).ok()?.trim().parse().ok()
     }
 

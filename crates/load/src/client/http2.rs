@@ -12,17 +12,18 @@ use h2::{
     Reason, SendStream,
     client::{Builder, SendRequest},
 };
-use http::{Request, header};
+use http::{HeaderValue, Request, header};
 use tokio::task::spawn_local;
 
 use super::{
-    cache_headers::CacheHeaders,
+    cache_headers::{CacheHeaders, CacheReport},
     connect::{Stream, connection_failure},
-    response::{CompletedResponse, ExchangeError, ExpectedBody, is_gzip},
+    response::{CompletedResponse, ExchangeError, ExpectedBody},
 };
 use crate::{
     follow::is_redirect,
     sample::{Deviation, FailureClass, RequestFailure, Response},
+    truth::StatementFields,
 };
 
 const HEAD_BYTES_MAX: u32 = 64 << 10;
@@ -153,12 +154,17 @@ impl Http2Connection {
         let head = head.await.map_err(|failed| error(&failed, is_unprocessed(&failed)))?;
         let (head, mut body) = head.into_parts();
         let mut caches = CacheHeaders::default();
+        let mut statement = StatementFields::default();
         for (name, value) in &head.headers {
-            caches.record(name.as_str(), value.as_bytes());
+            if !caches.record(name.as_str(), value.as_bytes()) && expected.is_checked {
+                statement.record(name.as_str(), value.as_bytes());
+            }
         }
         let status = head.status.as_u16();
-        let encoding = head.headers.get(header::CONTENT_ENCODING);
-        let mut verifier = expected.verifier(status, encoding.is_some_and(|value| is_gzip(value.as_bytes())));
+        let encoding = head.headers.get(header::CONTENT_ENCODING).map(HeaderValue::as_bytes);
+        let report = caches.report();
+        let stated = statement.stated(|| caches.age_s(), report.is_none_or(CacheReport::may_be_fallback));
+        let mut verifier = expected.verifier(status, encoding, stated.as_ref());
         while let Some(chunk) = poll_fn(|cx| {
             upload.poll(cx);
             body.poll_data(cx)
@@ -178,7 +184,6 @@ impl Http2Connection {
             verifier.push(&chunk).map_err(ExchangeError::permanent)?;
         }
         let sizes = verifier.finish().map_err(ExchangeError::permanent)?;
-        let report = caches.report();
         let location = head.headers.get(header::LOCATION).filter(|_| is_redirect(status));
         let location = location.map(|value| super::response::location(value.as_bytes()));
         let deviation = match &location {
@@ -193,6 +198,7 @@ impl Http2Connection {
                 outcome: report.map(|report| report.outcome),
                 may_be_stale: report.is_some_and(|report| report.may_be_stale),
                 deviation,
+                stated: sizes.compared_with(stated),
             },
             keeps_alive: true,
             location: location.map(|(text, _)| text),

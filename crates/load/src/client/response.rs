@@ -8,7 +8,10 @@ use std::{
 use flate2::write::MultiGzDecoder;
 use sha2::{Digest as _, Sha256};
 
-use crate::sample::{Deviation, FailureClass, RequestFailure, Response};
+use crate::{
+    sample::{Deviation, FailureClass, RequestFailure, Response},
+    truth::StatedAnswer,
+};
 
 /// A SHA-256 that bodies have to have.
 pub type Sha256Digest = [u8; 32];
@@ -37,6 +40,7 @@ impl ExchangeError {
 }
 
 /// Properties of the response's body that follow from the request.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ExpectedBody {
     /// The method is HEAD: no body follows, even if the head announces one.
@@ -47,6 +51,8 @@ pub(crate) struct ExpectedBody {
     pub(crate) digest: Option<Sha256Digest>,
     /// True if a response with a [`Deviation`] is malformed.
     pub(crate) is_strict: bool,
+    /// True if the response is checked against what its origin states.
+    pub(crate) is_checked: bool,
 }
 
 impl ExpectedBody {
@@ -63,11 +69,20 @@ impl ExpectedBody {
         !self.is_head && !matches!(status, 101 | 204 | 304)
     }
 
-    /// The verifier of the body that follows a head.
-    pub(crate) fn verifier(&self, status: u16, is_gzip: bool) -> BodyVerifier {
+    /// The verifier of the body that follows a head with this `Content-Encoding`.
+    pub(crate) fn verifier(
+        &self,
+        status: u16,
+        encoding: Option<&[u8]>,
+        stated: Option<&StatedAnswer>,
+    ) -> BodyVerifier {
         // The status already reports an error page.
         let digest = self.digest.filter(|_| (200..300).contains(&status) && self.has_body(status));
-        BodyVerifier::new(is_gzip && self.decodes, digest)
+        let is_decodable = self.decodes || encoding.is_none();
+        let has_checksum = stated.is_some_and(|stated| stated.statement.body.is_some());
+        let crc32 = (has_checksum && is_decodable && status == 200 && self.has_body(status))
+            .then(crc32fast::Hasher::new);
+        BodyVerifier::new(self.decodes && encoding.is_some_and(is_gzip), digest, crc32)
     }
 }
 
@@ -105,6 +120,7 @@ enum BodyDecoder {
 struct BodySink {
     bytes: u64,
     digest: Option<(Sha256, Sha256Digest)>,
+    crc32: Option<crc32fast::Hasher>,
 }
 
 /// The bytes of a body, decoded and as received.
@@ -112,11 +128,21 @@ struct BodySink {
 pub(crate) struct BodySizes {
     pub(crate) bytes: u64,
     pub(crate) wire_bytes: u64,
+    /// Of the decoded body, if its origin states one.
+    pub(crate) crc32: Option<u32>,
+}
+
+impl BodySizes {
+    /// The statement of the origin, with the body that arrived.
+    pub(crate) fn compared_with(&self, stated: Option<StatedAnswer>) -> Option<StatedAnswer> {
+        let body = self.crc32.map(|crc32| (self.bytes, crc32));
+        stated.map(|stated| StatedAnswer { body, ..stated })
+    }
 }
 
 impl BodyVerifier {
-    pub(crate) fn new(is_gzip: bool, digest: Option<Sha256Digest>) -> Self {
-        let sink = BodySink { bytes: 0, digest: digest.map(|digest| (Sha256::new(), digest)) };
+    pub(crate) fn new(is_gzip: bool, digest: Option<Sha256Digest>, crc32: Option<crc32fast::Hasher>) -> Self {
+        let sink = BodySink { bytes: 0, digest: digest.map(|digest| (Sha256::new(), digest)), crc32 };
         let decoder = if is_gzip {
             BodyDecoder::Gzip(Box::new(MultiGzDecoder::new(sink)))
         } else {
@@ -140,8 +166,9 @@ impl BodyVerifier {
             BodyDecoder::Identity(sink) => sink,
             // An empty body is not gzip, but a response without a body may be labelled so.
             BodyDecoder::Gzip(gzip) if self.wire_bytes == 0 => {
-                let BodySink { digest, .. } = gzip.get_ref();
-                BodySink { bytes: 0, digest: digest.as_ref().map(|(_, expected)| (Sha256::new(), *expected)) }
+                let BodySink { digest, crc32, .. } = gzip.get_ref();
+                let digest = digest.as_ref().map(|(_, expected)| (Sha256::new(), *expected));
+                BodySink { bytes: 0, digest, crc32: crc32.as_ref().map(|_| crc32fast::Hasher::new()) }
             }
             BodyDecoder::Gzip(gzip) => gzip
                 .finish()
@@ -152,7 +179,8 @@ impl BodyVerifier {
         {
             return Err(FailureClass::Digest.into());
         }
-        Ok(BodySizes { bytes: sink.bytes, wire_bytes: self.wire_bytes })
+        let crc32 = sink.crc32.map(crc32fast::Hasher::finalize);
+        Ok(BodySizes { bytes: sink.bytes, wire_bytes: self.wire_bytes, crc32 })
     }
 }
 
@@ -161,6 +189,9 @@ impl Write for BodySink {
         self.bytes += bytes.len() as u64;
         if let Some((hash, _)) = &mut self.digest {
             hash.update(bytes);
+        }
+        if let Some(crc32) = &mut self.crc32 {
+            crc32.update(bytes);
         }
         Ok(bytes.len())
     }

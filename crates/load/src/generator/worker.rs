@@ -34,7 +34,8 @@ use super::{
 use crate::{
     client::ThreadClient,
     plan::{self, ClosedLoop, EndCondition, Plan},
-    sample::Sample,
+    sample::{Response, Sample},
+    tally::Tally,
 };
 
 /// The state that the workers of a load share.
@@ -474,6 +475,7 @@ impl LoadWorker {
             return;
         }
         current.measured.record(&sample);
+        self.explain_false_answer(&mut current.measured, &sample);
         if sample.was_sent() {
             current.seconds.entry(self.measured_second(sample.timing.started)).or_default().sent += 1;
         }
@@ -488,6 +490,16 @@ impl LoadWorker {
                 let full = std::mem::replace(&mut *samples, Vec::with_capacity(SAMPLES_PER_EVENT));
                 self.send_event(WorkerEvent::Samples(full));
             }
+        }
+    }
+
+    /// Keeps the first examples of false answers.
+    fn explain_false_answer(&self, tally: &mut Tally, sample: &Sample) {
+        if let Ok(Response { status, stated: Some(stated), .. }) = &sample.result {
+            tally.answers.explain(stated, *status, sample.timing.service_time(), || {
+                let spec = self.client.request(sample.number);
+                format!("{} {}", spec.template.method, spec.path)
+            });
         }
     }
 

@@ -29,7 +29,7 @@ use stockade_model::{
 
 use crate::{
     histogram::Statistic,
-    metrics::{FigureUnit, FigureWindow, METRICS, Metric, names_with_last_part},
+    metrics::{FigureUnit, FigureWindow, METRICS, Metric, names_with_last_part, renamed},
     statistics::{Bounds, Difference, Quantity},
 };
 
@@ -239,6 +239,9 @@ fn named(text: &str, names: Names<'_>) -> Result<Selector, String> {
         _ => (None, rest),
     };
     let Some(metric) = Metric::named(metric) else {
+        if let Some(present) = renamed(metric) {
+            return Err(format!("the metric `{metric}` is now `{present}`"));
+        }
         // An unknown prefix of a known metric is a misspelt arm.
         if let Some((arm, metric)) = rest.split_once('.')
             && Metric::named(metric).is_some()
@@ -677,6 +680,16 @@ mod tests {
                 "none.total <= 60",
                 "unknown metric `total`: use one of: bytes_in.total, stores.total",
                 "none.total",
+            ),
+            (
+                "audit.after_invalidation == 0",
+                "the metric `audit.after_invalidation` is now `audit.after_purge`",
+                "audit.after_invalidation",
+            ),
+            (
+                "none.audit.after_invalidation == 0",
+                "the metric `audit.after_invalidation` is now `audit.after_purge`",
+                "none.audit.after_invalidation",
             ),
             (
                 "response.p101 < 1s",

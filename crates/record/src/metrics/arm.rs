@@ -87,7 +87,7 @@ pub struct ArmFigures {
 }
 
 /// Figures of open loads only: counts are added, the maximum is that of any repeat.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OpenTotals {
     /// Attempts after a request's first.
     pub retries: u64,
@@ -98,7 +98,7 @@ pub struct OpenTotals {
     /// Fetches inside the source at once, at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_concurrent_max: Option<usize>,
-    /// Answers beyond their age limit or older than an invalidation.
+    /// False answers of all repeats.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub audit: Option<Audit>,
 }
@@ -238,7 +238,7 @@ impl OpenTotals {
             dropped: open.dropped,
             in_flight_max: open.in_flight_max,
             source_concurrent_max: open.source_concurrent_max,
-            audit: open.audit,
+            audit: open.audit.clone(),
         }
     }
 
@@ -248,11 +248,7 @@ impl OpenTotals {
             dropped: self.dropped + other.dropped,
             in_flight_max: self.in_flight_max.max(other.in_flight_max),
             source_concurrent_max: self.source_concurrent_max.max(other.source_concurrent_max),
-            audit: self.audit.into_iter().chain(other.audit).reduce(|a, b| Audit {
-                too_old: a.too_old + b.too_old,
-                after_invalidation: a.after_invalidation + b.after_invalidation,
-                age_max_ms: a.age_max_ms.into_iter().chain(b.age_max_ms).reduce(f64::max),
-            }),
+            audit: self.audit.into_iter().chain(other.audit).reduce(|a, b| a.with(&b)),
         }
     }
 }

@@ -77,7 +77,7 @@ impl Results {
             source_loads_per_s_max: whole.source_loads_per_s_max,
             retries: open.map(|open| open.retries),
             dropped: open.map(|open| open.dropped),
-            age_max_ms: open.and_then(|open| open.audit?.age_max_ms),
+            age_max_ms: open.and_then(|open| open.audit.as_ref()?.age_max_ms),
             usage: whole.usage,
             holds_max: whole.holds_max,
             times: whole.times,

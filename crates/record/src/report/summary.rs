@@ -3,10 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::record::{
-    AgentReport, ClockKind, Expectation, Host, HttpFigures, Hypothesis, LoadFigures, Record, Role, Run,
-    Verdict,
+    AgentReport, Audit, ClockKind, Example, Expectation, Host, HttpFigures, Hypothesis, LoadFigures, Record,
+    Role, Run, Verdict, Violation,
 };
-use stockade_model::units::{format_count, format_milliseconds};
+use stockade_model::{
+    message::shown,
+    units::{format_count, format_milliseconds},
+};
 
 use crate::{
     judge::{self, Names, Selector},
@@ -195,7 +198,9 @@ fn table(
             }
         }
     }
-    let notes = measured.iter().flat_map(|(arm, repeats)| errors(arm, repeats).chain(probes(arm, repeats)));
+    let notes = measured.iter().flat_map(|(arm, repeats)| {
+        errors(arm, repeats).chain(probes(arm, repeats)).chain(false_answers(arm, repeats))
+    });
     let notes = notes.chain(others(&published, columns, &measured)).collect();
     Some(SummaryTable { test: test.to_owned(), title, headings, rows, notes })
 }
@@ -291,6 +296,19 @@ fn probes<'a>(arm: &'a str, repeats: &[&'a Evidence]) -> impl Iterator<Item = St
             format_milliseconds(probe.took_ms)
         )
     })
+}
+
+/// The false answers of all repeats, with the first example of each kind.
+fn false_answers(arm: &str, repeats: &[&Evidence]) -> Vec<String> {
+    let audits = repeats.iter().filter_map(|evidence| evidence.run.load.open()?.audit.as_ref());
+    let audit = audits.fold(Audit::default(), Audit::with);
+    let line = |(violation, Example { request, answer, rule }): (&Violation, &Example)| {
+        let count = audit.count(*violation).unwrap_or_default();
+        let metric = violation.metric();
+        let [request, answer, rule] = [request, answer, rule].map(|text| shown(text));
+        format!("{arm}: {metric} {}: {rule}. The first: {request}, {answer}", format_count(count))
+    };
+    audit.examples.iter().map(line).collect()
 }
 
 /// The summary in sentences.

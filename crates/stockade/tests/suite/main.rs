@@ -41,5 +41,6 @@ mod support;
 mod telemetry;
 mod terminal;
 mod tidy;
+mod truth;
 mod ui;
 mod windows;

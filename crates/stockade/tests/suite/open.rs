@@ -109,7 +109,7 @@ fn every_report_is_a_fold_over_the_record() {
       - `stampede.source_loads(1s..10s) < none.source_loads(1s..10s)`: held in 1 of 1, closest in repeat 1 (9 against 80)
       - `stampede.amplification == 1`: held in 1 of 1 (1 against 1)
     - **supported**: nothing was served beyond its limit
-      - `audit.too_old + audit.after_invalidation == 0`: held in 2 of 2 (0 against 0)
+      - `audit.too_old + audit.after_purge == 0`: held in 2 of 2 (0 against 0)
 
     ## Results
 
@@ -154,7 +154,7 @@ fn json_report_has_the_documented_keys() {
     for count in ["retries", "dropped"] {
         assert_eq!(arm[count], 0, "{count}");
     }
-    assert_eq!((&arm["audit"]["too_old"], &arm["audit"]["after_invalidation"]), (&0.into(), &0.into()));
+    assert_eq!((&arm["audit"]["too_old"], &arm["audit"]["after_purge"]), (&0.into(), &0.into()));
     let loads = arm["source_loads"].as_u64().unwrap();
     assert_eq!((loads, &arm["loads_per_request"], &arm["amplification"]), (80, &0.08.into(), &10.0.into()));
     assert_eq!(arm["source_concurrent_max"], 10, "100/s that take 100 ms each");

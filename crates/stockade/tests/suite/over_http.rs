@@ -72,9 +72,11 @@ fn run_starts_its_processes_and_samples_them() {
         assert!(arm["cpu"][role]["max"].as_f64().is_some(), "{arm}");
     }
     // Inapplicable keys are absent.
-    for absent in ["audit", "documents", "stores", "amplification"] {
+    for absent in ["documents", "stores", "amplification"] {
         assert!(arm.get(absent).is_none(), "{absent}: {arm}");
     }
+    let no_false_answers = serde_json::json!({ "too_old": 0, "wrong_body": 0, "truncated": 0, "wrong_status": 0, "age_wrong": 0 });
+    assert_eq!(arm["audit"], no_false_answers);
     let seconds = fs::read_to_string(sandbox.path().join("record/intervals.jsonl")).expect("seconds");
     let first: Value = serde_json::from_str(seconds.lines().next().expect("one")).expect("JSON");
     assert!(first["holds"]["entries"].as_u64().is_some_and(|entries| entries > 0), "{first}");

@@ -22,8 +22,13 @@ pub fn check(data: &[u8]) {
     if bytes.len() > INPUT_BYTES_MAX {
         return;
     }
-    let expected =
-        ExpectedBody { is_head: first & 1 == 1, decodes: first & 2 == 2, digest: None, is_strict: false };
+    let expected = ExpectedBody {
+        is_head: first & 1 == 1,
+        decodes: first & 2 == 2,
+        digest: None,
+        is_strict: false,
+        is_checked: true,
+    };
     let step = usize::from(first >> 2) + 2;
     let (end, exact) = read(expected, bytes, 1);
     let received = &bytes[..end];
@@ -64,7 +69,7 @@ pub fn check(data: &[u8]) {
 /// The status and the length of the body of a response that arrives byte by byte; `None`: it is refused.
 #[must_use]
 pub fn response(is_head: bool, bytes: &[u8]) -> Option<(u16, u64)> {
-    let expected = ExpectedBody { is_head, decodes: false, digest: None, is_strict: false };
+    let expected = ExpectedBody { is_head, decodes: false, digest: None, is_strict: false, is_checked: true };
     let (_, completed) = read(expected, bytes, 1);
     completed.ok().map(|completed| (completed.response.status, completed.response.wire_bytes))
 }

@@ -7,10 +7,11 @@ use httparse::{Header, ParserConfig, Status};
 use crate::{
     client::{
         cache_headers::{CacheHeaders, CacheReport},
-        response::{BodyVerifier, CompletedResponse, ExpectedBody, is_gzip, location},
+        response::{BodyVerifier, CompletedResponse, ExpectedBody, location},
     },
     follow::is_redirect,
     sample::{Deviation, FailureClass, RequestFailure, Response},
+    truth::{StatedAnswer, StatementFields},
 };
 
 pub(crate) const HEAD_BYTES_MAX: usize = 64 << 10;
@@ -36,6 +37,7 @@ struct ResponseHead {
     keeps_alive: bool,
     location: Option<Box<str>>,
     deviation: Option<Deviation>,
+    stated: Option<StatedAnswer>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +71,7 @@ impl ResponseReader {
             state: ReadState::Head,
             partial: Vec::new(),
             head: ResponseHead::default(),
-            body: BodyVerifier::new(false, None),
+            body: BodyVerifier::new(false, None, None),
         }
     }
 
@@ -138,7 +140,7 @@ impl ResponseReader {
     }
 
     fn finish(&mut self) -> Result<CompletedResponse, RequestFailure> {
-        let sizes = std::mem::replace(&mut self.body, BodyVerifier::new(false, None)).finish()?;
+        let sizes = std::mem::replace(&mut self.body, BodyVerifier::new(false, None, None)).finish()?;
         Ok(CompletedResponse {
             response: Response {
                 status: self.head.status,
@@ -147,6 +149,7 @@ impl ResponseReader {
                 outcome: self.head.cache.map(|report| report.outcome),
                 may_be_stale: self.head.cache.is_some_and(|report| report.may_be_stale),
                 deviation: self.head.deviation,
+                stated: sizes.compared_with(self.head.stated),
             },
             keeps_alive: self.head.keeps_alive && self.state != ReadState::UntilClose,
             location: self.head.location.take(),
@@ -241,7 +244,7 @@ impl ResponseReader {
             .code
             .filter(|status| *status >= 100)
             .ok_or_else(|| RequestFailure::new(FailureClass::Malformed, "a status below 100"))?;
-        let fields = HeaderFields::parse(response)?;
+        let fields = HeaderFields::parse(response, self.expected.is_checked)?;
         if (100..200).contains(&status) && status != 101 {
             // An interim response: the final one follows.
             self.state = ReadState::Head;
@@ -257,15 +260,19 @@ impl ResponseReader {
         if location.as_ref().is_some_and(|(_, is_encoded)| *is_encoded) {
             deviation = Some(self.expected.accept(Deviation::Location)?);
         }
+        let cache = fields.caches.report();
+        let stated =
+            fields.statement.stated(|| fields.caches.age_s(), cache.is_none_or(CacheReport::may_be_fallback));
         self.head = ResponseHead {
             status,
-            cache: fields.caches.report(),
+            cache,
             // RFC 9112, 6.3: two ends of one body are a sign of an attack.
             keeps_alive: fields.keeps_alive && status != 101 && !has_two_ends,
             location: location.map(|(text, _)| text),
             deviation,
+            stated,
         };
-        self.body = self.expected.verifier(status, fields.is_gzip);
+        self.body = self.expected.verifier(status, fields.encoding, self.head.stated.as_ref());
         let (state, is_done) = match framing {
             ResponseFraming::NoBody => (ReadState::Length(0), true),
             ResponseFraming::Length(length) => (ReadState::Length(length), length == 0),
@@ -311,21 +318,25 @@ struct HeaderFields<'a> {
     length: Option<u64>,
     is_chunked: bool,
     keeps_alive: bool,
-    is_gzip: bool,
+    /// `Content-Encoding`
+    encoding: Option<&'a [u8]>,
     location: Option<&'a [u8]>,
     caches: CacheHeaders<'a>,
+    /// Empty unless the response is checked.
+    statement: StatementFields<'a>,
 }
 
 impl<'a> HeaderFields<'a> {
-    fn parse(response: &httparse::Response<'_, 'a>) -> Result<Self, RequestFailure> {
+    fn parse(response: &httparse::Response<'_, 'a>, is_checked: bool) -> Result<Self, RequestFailure> {
         let mut fields = Self {
             length: None,
             is_chunked: false,
             // HTTP/1.0 closes by default.
             keeps_alive: response.version == Some(1),
-            is_gzip: false,
+            encoding: None,
             location: None,
             caches: CacheHeaders::default(),
+            statement: StatementFields::default(),
         };
         let mut closes = false;
         for header in response.headers.iter() {
@@ -343,7 +354,7 @@ impl<'a> HeaderFields<'a> {
                 }
                 14 if name.eq_ignore_ascii_case("content-length") => fields.add_length(value)?,
                 16 if name.eq_ignore_ascii_case("content-encoding") => {
-                    fields.is_gzip = is_gzip(value);
+                    fields.encoding = Some(value);
                 }
                 17 if name.eq_ignore_ascii_case("transfer-encoding") => {
                     let last = value.rsplit(|byte| *byte == b',').next().unwrap_or_default();
@@ -356,7 +367,9 @@ impl<'a> HeaderFields<'a> {
                     }
                 }
                 _ => {
-                    fields.caches.record(name, value);
+                    if !fields.caches.record(name, value) && is_checked {
+                        fields.statement.record(name, value);
+                    }
                 }
             }
         }

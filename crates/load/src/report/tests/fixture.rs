@@ -49,7 +49,15 @@ fn sample(
 }
 
 fn answer(status: u16, bytes: u64, outcome: Option<Outcome>) -> Response {
-    Response { status, bytes, wire_bytes: bytes / 2, outcome, may_be_stale: false, deviation: None }
+    Response {
+        status,
+        bytes,
+        wire_bytes: bytes / 2,
+        outcome,
+        may_be_stale: false,
+        deviation: None,
+        stated: None,
+    }
 }
 
 /// Five hand-made samples if `count` is 0; else `count` samples, one every 2 ms, with all kinds of ends.

@@ -122,3 +122,29 @@ fn version_has_its_own_number_time_and_tag() {
     assert_ne!(reply.header("stockade-version"), later.header("stockade-version"));
     assert_eq!(later.text(), format!("version {}", later.header("stockade-version")));
 }
+
+#[test]
+fn answers_state_what_the_origin_sent() {
+    let headers = r#""headers": {"cache-control": "max-age=60, stale-while-revalidate=5"}"#;
+    let plain = format!(
+        r#"{{"route": "/a", "body": "123456789", "etag": true, "stages": [{{"at": 0}}], {headers}}}"#
+    );
+    let gzip = r#"{"route": "/b", "body": "123456789", "stages": [{"at": 0, "latency": "150ms"}],
+                   "headers": {"content-encoding": "gzip"}}"#;
+    let missing =
+        format!(r#"{{"route": "/c", "body": "x", "stages": [{{"at": 0, "status": 404}}], {headers}}}"#);
+    let origin = start(&format!("[{plain}, {gzip}, {missing}]"));
+    let reply = get(origin.address, "/a");
+    assert_eq!(reply.header("stockade-sent"), "200 9 cbf43926 60 5 0");
+    assert_eq!(reply.header("stockade-delay"), "", "at once");
+    let of = |line: &str| request(origin.address, "GET", "/a", line, "").unwrap();
+    let part = of("Range: bytes=0-3\r\n");
+    assert_eq!((part.status, part.header("stockade-sent")), (206, "200 9 cbf43926 60 5 0"));
+    let unchanged = of(&format!("If-None-Match: {}\r\n", reply.header("etag")));
+    assert_eq!((unchanged.status, unchanged.header("stockade-sent")), (304, ""));
+    assert!(!unchanged.header("stockade-time").is_empty());
+    let slow = get(origin.address, "/b");
+    assert_eq!(slow.header("stockade-sent"), "200 9 cbf43926 - - -");
+    assert!(slow.header("stockade-delay").parse::<f64>().unwrap() >= 0.15);
+    assert_eq!(get(origin.address, "/c").header("stockade-sent"), "404 - - 60 5 0");
+}

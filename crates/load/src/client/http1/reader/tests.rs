@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use super::*;
 
 fn expected() -> ExpectedBody {
-    ExpectedBody { is_head: false, decodes: true, digest: None, is_strict: false }
+    ExpectedBody { is_head: false, decodes: true, digest: None, is_strict: false, is_checked: false }
 }
 
 /// Parses a response from these chunks, and then the end of the connection.

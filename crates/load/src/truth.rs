@@ -1,0 +1,232 @@
+//! Checks answers against what the lab's origin states about them in fields of its own. Pure.
+//!
+//! An answer without these fields is not checked. Each rule leaves out an answer that it cannot be sure about.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use stockade_record::{
+    record::{Audit, Example, Violation},
+    statement::{DELAY_FIELD, Freshness, STATEMENT_FIELD, Statement, TIME_FIELD},
+};
+
+/// Caches count whole seconds, from when they have the response.
+const LIFETIME_TOLERANCE: Duration = Duration::from_millis(1_250);
+/// Of `Age`, which has whole seconds.
+const AGE_TOLERANCE: Duration = Duration::from_secs(2);
+
+/// The fields of a response that are compared with it.
+#[cfg(feature = "http")]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct StatementFields<'a> {
+    sent: Option<&'a [u8]>,
+    time: Option<&'a [u8]>,
+    delay: Option<&'a [u8]>,
+    has_validator: bool,
+}
+
+#[cfg(feature = "http")]
+impl<'a> StatementFields<'a> {
+    pub(crate) fn record(&mut self, name: &str, value: &'a [u8]) {
+        // The length rejects most fields at once.
+        match name.len() {
+            4 => self.has_validator |= name.eq_ignore_ascii_case("etag"),
+            13 if name.eq_ignore_ascii_case(STATEMENT_FIELD) => self.sent = Some(value),
+            13 if name.eq_ignore_ascii_case(TIME_FIELD) => self.time = Some(value),
+            13 => self.has_validator |= name.eq_ignore_ascii_case("last-modified"),
+            14 if name.eq_ignore_ascii_case(DELAY_FIELD) => self.delay = Some(value),
+            _ => {}
+        }
+    }
+
+    /// `None`: the response has no valid statement. `received` and `body` are added when the response is complete.
+    pub(crate) fn stated(
+        &self,
+        age_s: impl FnOnce() -> Option<u64>,
+        may_be_fallback: bool,
+    ) -> Option<StatedAnswer> {
+        let statement = std::str::from_utf8(self.sent?).ok()?.parse().ok()?;
+        Some(StatedAnswer {
+            statement,
+            made: seconds(self.time?)?,
+            delay: self.delay.and_then(seconds).unwrap_or_default(),
+            has_validator: self.has_validator,
+            age_s: age_s(),
+            may_be_fallback,
+            received: Duration::ZERO,
+            body: None,
+        })
+    }
+}
+
+#[cfg(feature = "http")]
+fn seconds(value: &[u8]) -> Option<Duration> {
+    Duration::try_from_secs_f64(std::str::from_utf8(value).ok()?.trim().parse().ok()?).ok()
+}
+
+/// A response with the statement of its origin. Times of day are those since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatedAnswer {
+    /// What the origin sent.
+    pub statement: Statement,
+    /// When the origin got its request.
+    pub made: Duration,
+    /// From then until the origin responded.
+    pub delay: Duration,
+    /// With `ETag` or `Last-Modified`, a cache may have asked the origin again, and kept the fields of the first response.
+    pub has_validator: bool,
+    /// `Age`
+    pub age_s: Option<u64>,
+    /// The cache states that it is served because the origin failed, or does not state that it is not.
+    pub may_be_fallback: bool,
+    /// When the response was complete.
+    pub received: Duration,
+    /// Bytes and CRC-32 of the decoded body. `None`: the answer has no body, or its encoding is unknown.
+    pub body: Option<(u64, u32)>,
+}
+
+/// The result of the rules for one answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Findings([Option<bool>; Violation::ALL.len()]);
+
+impl StatedAnswer {
+    /// For each rule, whether this answer breaks it; `None`: the rule does not apply. `took`: from the sending of the request until
+    /// the answer was complete.
+    fn findings(&self, status: u16, took: Duration) -> Findings {
+        let (least, most) = self.ages(took);
+        let age = self.age_s.map(Duration::from_secs);
+        let is_age_true = match age {
+            Some(age) => age.saturating_add(AGE_TOLERANCE) >= least && age <= most + AGE_TOLERANCE,
+            None => least <= AGE_TOLERANCE,
+        };
+        let is_age_wrong = if self.has_validator {
+            // It is not older than its first response.
+            age.is_some_and(|age| age > most + AGE_TOLERANCE)
+        } else {
+            !is_age_true
+        };
+        let is_dated = !self.has_validator || (age.is_some() && is_age_true);
+        let is_too_old = self.limit().filter(|_| is_dated).map(|limit| least > limit + LIFETIME_TOLERANCE);
+        let body = self.statement.body.zip(self.body).filter(|_| status == 200);
+        let is_truncated = body.map(|(stated, (bytes, _))| bytes < stated.bytes);
+        let is_body_wrong = body.map(|(stated, (bytes, crc32))| {
+            bytes > stated.bytes || (bytes == stated.bytes && crc32 != stated.crc32)
+        });
+        let mut findings = Findings::default();
+        for (violation, is_broken) in [
+            (Violation::TooOld, is_too_old),
+            (Violation::WrongBody, is_body_wrong),
+            (Violation::Truncated, is_truncated),
+            (Violation::WrongStatus, Some(!self.may_have(status))),
+            (Violation::AgeWrong, Some(is_age_wrong)),
+        ] {
+            findings.0[violation as usize] = is_broken;
+        }
+        findings
+    }
+
+    /// The least and the greatest age that the answer may have had when its cache sent it: between the sending of the request and the
+    /// end of the answer, since the origin had responded or had got its request.
+    fn ages(&self, took: Duration) -> (Duration, Duration) {
+        let sent = self.received.saturating_sub(took);
+        (sent.saturating_sub(self.made.saturating_add(self.delay)), self.received.saturating_sub(self.made))
+    }
+
+    /// The greatest age that the origin allows.
+    fn limit(&self) -> Option<Duration> {
+        let Freshness { lifetime_s, stale_s, stale_if_error_s } = self.statement.freshness?;
+        let stale = if self.may_be_fallback { stale_s.max(stale_if_error_s) } else { stale_s };
+        Some(Duration::from_secs(u64::from(lifetime_s) + u64::from(stale)))
+    }
+
+    /// True if a cache that has the origin's response may answer with this status: conditions and ranges are its own.
+    fn may_have(&self, status: u16) -> bool {
+        let stated = self.statement.status;
+        status == stated || (stated == 200 && matches!(status, 206 | 304 | 412 | 416))
+    }
+
+    /// The answer and the rule that it breaks, in words.
+    fn described(&self, violation: Violation, status: u16, took: Duration) -> (String, String) {
+        let age = self.age_s.map_or_else(|| "without `Age`".to_owned(), |age| format!("`Age: {age}`"));
+        let least_s = self.ages(took).0.as_secs_f64();
+        let aged = format!("status {status}, {least_s:.1} s old when it was requested, {age}");
+        match violation {
+            Violation::TooOld => {
+                let limit_s = self.limit().unwrap_or_default().as_secs();
+                (aged, format!("the origin allows {limit_s} s (RFC 9111, 4.2; RFC 5861)"))
+            }
+            Violation::AgeWrong => {
+                (aged, "`Age` states the age of a stored response (RFC 9111, 5.1)".to_owned())
+            }
+            Violation::WrongStatus => {
+                (format!("status {status}"), format!("the origin sent {}", self.statement.status))
+            }
+            _ => {
+                let (bytes, crc32) = self.body.unwrap_or_default();
+                let stated = self.statement.body.map(|stated| {
+                    format!("the origin sent {} bytes with the CRC-32 {:08x}", stated.bytes, stated.crc32)
+                });
+                (
+                    format!("status {status}, {bytes} bytes with the CRC-32 {crc32:08x}"),
+                    stated.unwrap_or_default(),
+                )
+            }
+        }
+    }
+}
+
+/// The answers that were checked, and the false ones among them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AnswerTally {
+    /// By [`Violation`]; `None`: the rule applied to no answer.
+    counts: [Option<u64>; Violation::ALL.len()],
+    examples: BTreeMap<Violation, Example>,
+}
+
+impl AnswerTally {
+    pub(crate) fn record(&mut self, answer: &StatedAnswer, status: u16, took: Duration) {
+        for (count, is_broken) in self.counts.iter_mut().zip(answer.findings(status, took).0) {
+            if let Some(is_broken) = is_broken {
+                *count = Some(count.unwrap_or_default() + u64::from(is_broken));
+            }
+        }
+    }
+
+    /// Keeps the answer that was recorded last where it is the first of its kind. `request`: as in [`Example`].
+    #[cfg(feature = "http")]
+    pub(crate) fn explain(
+        &mut self,
+        answer: &StatedAnswer,
+        status: u16,
+        took: Duration,
+        request: impl Fn() -> String,
+    ) {
+        for violation in Violation::ALL {
+            let is_counted = self.counts[violation as usize].is_some_and(|count| count > 0);
+            if is_counted && !self.examples.contains_key(&violation) {
+                let (answer, rule) = answer.described(violation, status, took);
+                self.examples.insert(violation, Example { request: request(), answer, rule });
+            }
+        }
+    }
+
+    pub(crate) fn merge(&mut self, other: &Self) {
+        for (count, other) in self.counts.iter_mut().zip(other.counts) {
+            *count = count.map_or(other, |count| Some(count + other.unwrap_or_default()));
+        }
+        for (violation, example) in &other.examples {
+            self.examples.entry(*violation).or_insert_with(|| example.clone());
+        }
+    }
+
+    /// As in records; `None`: no answer was checked.
+    #[must_use]
+    pub fn audit(&self) -> Option<Audit> {
+        let counts = Violation::ALL.into_iter().zip(self.counts);
+        let counts: BTreeMap<_, _> = counts.filter_map(|(kind, count)| Some((kind, count?))).collect();
+        let examples = self.examples.clone();
+        (!counts.is_empty()).then_some(Audit { counts, age_max_ms: None, examples })
+    }
+}
+
+#[cfg(test)]
+mod tests;
