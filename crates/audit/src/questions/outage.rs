@@ -264,7 +264,7 @@ async fn other_pages(audit: &Audit<'_>) -> Answer {
         }
         requests
     };
-    let (_, requests) = join(fails, works).await;
+    let ((), requests) = join(fails, works).await;
     let (count, failed) = (requests.len(), requests.iter().filter(|request| !request.is_ok()).count());
     let answer =
         |mark, text| Answer::new(mark, text).with("failed", failed).with("failing_loads", failing.loads());
