@@ -2,66 +2,23 @@
 //!
 //! An answer without these fields is not checked. Each rule leaves out an answer that it cannot be sure about.
 
+#[cfg(feature = "http")]
+mod fields;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use stockade_record::{
     record::{Audit, Example, Violation},
-    statement::{DELAY_FIELD, Freshness, STATEMENT_FIELD, Statement, TIME_FIELD},
+    statement::{Freshness, Statement},
 };
+
+#[cfg(feature = "http")]
+pub(crate) use fields::StatementFields;
 
 /// Caches count whole seconds, from when they have the response.
 const LIFETIME_TOLERANCE: Duration = Duration::from_millis(1_250);
 /// Of `Age`, which has whole seconds.
 const AGE_TOLERANCE: Duration = Duration::from_secs(2);
-
-/// The fields of a response that are compared with it.
-#[cfg(feature = "http")]
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct StatementFields<'a> {
-    sent: Option<&'a [u8]>,
-    time: Option<&'a [u8]>,
-    delay: Option<&'a [u8]>,
-    has_validator: bool,
-}
-
-#[cfg(feature = "http")]
-impl<'a> StatementFields<'a> {
-    pub(crate) fn record(&mut self, name: &str, value: &'a [u8]) {
-        // The length rejects most fields at once.
-        match name.len() {
-            4 => self.has_validator |= name.eq_ignore_ascii_case("etag"),
-            13 if name.eq_ignore_ascii_case(STATEMENT_FIELD) => self.sent = Some(value),
-            13 if name.eq_ignore_ascii_case(TIME_FIELD) => self.time = Some(value),
-            13 => self.has_validator |= name.eq_ignore_ascii_case("last-modified"),
-            14 if name.eq_ignore_ascii_case(DELAY_FIELD) => self.delay = Some(value),
-            _ => {}
-        }
-    }
-
-    /// `None`: the response has no valid statement. `received` and `body` are added when the response is complete.
-    pub(crate) fn stated(
-        &self,
-        age_s: impl FnOnce() -> Option<u64>,
-        may_be_fallback: bool,
-    ) -> Option<StatedAnswer> {
-        let statement = std::str::from_utf8(self.sent?).ok()?.parse().ok()?;
-        Some(StatedAnswer {
-            statement,
-            made: seconds(self.time?)?,
-            delay: self.delay.and_then(seconds).unwrap_or_default(),
-            has_validator: self.has_validator,
-            age_s: age_s(),
-            may_be_fallback,
-            received: Duration::ZERO,
-            body: None,
-        })
-    }
-}
-
-#[cfg(feature = "http")]
-fn seconds(value: &[u8]) -> Option<Duration> {
-    Duration::try_from_secs_f64(std::str::from_utf8(value).ok()?.trim().parse().ok()?).ok()
-}
 
 /// A response with the statement of its origin. Times of day are those since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,6 +102,7 @@ impl StatedAnswer {
     }
 
     /// The answer and the rule that it breaks, in words.
+    #[cfg(feature = "http")]
     fn described(&self, violation: Violation, status: u16, took: Duration) -> (String, String) {
         let age = self.age_s.map_or_else(|| "without `Age`".to_owned(), |age| format!("`Age: {age}`"));
         let least_s = self.ages(took).0.as_secs_f64();
@@ -228,5 +186,5 @@ impl AnswerTally {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "http"))]
 mod tests;

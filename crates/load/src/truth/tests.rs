@@ -1,4 +1,4 @@
-use stockade_record::statement::BodyStatement;
+use stockade_record::statement::{BodyStatement, DELAY_FIELD, STATEMENT_FIELD, TIME_FIELD};
 
 use super::*;
 
@@ -130,7 +130,7 @@ fn answer_without_a_valid_statement_is_not_checked() {
     assert_eq!(read(&[sent]), None);
     assert_eq!(read(&[(TIME_FIELD, "-1"), sent]), None);
     assert_eq!(read(&[time, (STATEMENT_FIELD, "200")]), None);
-    let whole = read(&[time, sent, ("Stockade-Delay", "1.5"), ("ETag", "\"a\"")]).unwrap();
+    let whole = read(&[time, sent, (DELAY_FIELD, "1.5"), ("ETag", "\"a\"")]).unwrap();
     assert_eq!(whole.made, Duration::from_millis(1_700_000_000_500));
     assert_eq!((whole.delay, whole.has_validator), (Duration::from_millis(1_500), true));
     assert!(read(&[time, sent, ("last-modified", "x")]).unwrap().has_validator);
