@@ -256,7 +256,7 @@ impl UserRequest {
             }
             Err(fault) => write!(response, "; {fault}"),
         };
-        Example { request, response, rule }
+        Example { request, answer: response, rule: rule.to_owned() }
     }
 }
 

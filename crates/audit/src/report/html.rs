@@ -159,7 +159,7 @@ fn false_answers(report: &AuditReport) -> Markup {
             h3 { (count) " " (violation_in_words(kind)) }
             dl {
                 dt { "first request" } dd { code { (example.request) } }
-                dt { "its response" } dd { code { (example.response) } }
+                dt { "its response" } dd { code { (example.answer) } }
                 dt { "rule" } dd { (example.rule) }
             }
         }

@@ -38,8 +38,8 @@ fn write(text: &mut String, report: &AuditReport, options: &ReportOptions<'_>) -
     let examples: Vec<_> = report
         .false_answers()
         .map(|(kind, count, example)| {
-            let (request, response) = (code(&example.request), code(&example.response));
-            vec![violation_in_words(kind), count.to_string(), request, response, example.rule.to_owned()]
+            let (request, response) = (code(&example.request), code(&example.answer));
+            vec![violation_in_words(kind), count.to_string(), request, response, example.rule.clone()]
         })
         .collect();
     if !examples.is_empty() {

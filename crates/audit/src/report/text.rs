@@ -55,7 +55,7 @@ fn push_summary(page: &mut String, report: &AuditReport) {
     for (kind, count, example) in report.false_answers() {
         let _ =
             writeln!(page, "  {count} {}; the first, against {}:", violation_in_words(kind), example.rule);
-        for text in [&example.request, &example.response] {
+        for text in [&example.request, &example.answer] {
             push_lines(page, text, 4);
         }
     }

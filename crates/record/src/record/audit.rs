@@ -61,6 +61,12 @@ impl Violation {
         Self::AgeWrong,
     ];
 
+    /// As in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.metric().trim_start_matches("audit.")
+    }
+
     /// The metric of its count.
     #[must_use]
     pub fn metric(self) -> &'static str {
