@@ -21,11 +21,10 @@ pub struct Question {
     /// `GROUP.NAME`, in JSON and for `--fail-on`.
     pub id: &'static str,
     pub text: &'static str,
-    /// The rule that a wrong answer breaks, such as `RFC 9111, 3.5`; empty: a cache may do as it likes.
+    /// The rule that a wrong answer breaks, such as `RFC 9111, 3.5`; empty: no rule decides.
     pub rule: &'static str,
     pub(crate) needs: Needs,
-    /// Few requests and long waits: it is examined at the same time as the others of its group of this kind, before the rest, which
-    /// follow one another.
+    /// Few requests and long waits. Such questions of a group are examined at the same time, before the others, which follow one another.
     pub(crate) mostly_waits: bool,
     pub(crate) ask: Ask,
 }
@@ -69,17 +68,24 @@ pub(crate) fn groups() -> impl Iterator<Item = (&'static str, &'static [Question
 
 type Ask = for<'a> fn(&'a Audit<'a>) -> Pin<Box<dyn Future<Output = Answer> + 'a>>;
 
-/// A question that is examined at the same time as the others of its group, with few requests and long waits.
-const fn waiting(id: &'static str, text: &'static str, rule: &'static str, ask: Ask) -> Question {
-    Question { id, text, rule, needs: Needs::Requests, mostly_waits: true, ask }
-}
-
-/// A question that is examined alone, about a matter that no rule decides.
-const fn busy(id: &'static str, text: &'static str, ask: Ask) -> Question {
-    Question { id, text, rule: "", needs: Needs::Requests, mostly_waits: false, ask }
-}
-
 impl Question {
+    /// A question about a matter that no rule decides, which needs requests alone. It is examined by itself.
+    pub(crate) const fn new(id: &'static str, text: &'static str, ask: Ask) -> Self {
+        Self { id, text, rule: "", needs: Needs::Requests, mostly_waits: false, ask }
+    }
+
+    pub(crate) const fn rule(self, rule: &'static str) -> Self {
+        Self { rule, ..self }
+    }
+
+    pub(crate) const fn needs(self, needs: Needs) -> Self {
+        Self { needs, ..self }
+    }
+
+    const fn mostly_waits(self) -> Self {
+        Self { mostly_waits: true, ..self }
+    }
+
     #[must_use]
     pub fn group(&self) -> &'static str {
         self.id.split('.').next().unwrap_or_default()

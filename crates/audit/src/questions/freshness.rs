@@ -12,110 +12,121 @@ use crate::{
     answer::{Answer, Mark},
     case::{Case, OriginRequest},
     page::Page,
-    questions::{Question, waiting},
+    questions::Question,
     setup::Audit,
     truth::Violation,
     users::UserRequest,
 };
 
 pub(super) const QUESTIONS: &[Question] = &[
-    waiting("freshness.max-age", "A page may be kept for 2 seconds (max-age)", "RFC 9111, 4.2", |audit| {
+    Question::new("freshness.max-age", "A page may be kept for 2 seconds (max-age)", |audit| {
         Box::pin(kept(audit, "max-age", Lifetime::Stated(TWO_SECONDS), |request| {
             Page::of(request).cache_control("max-age=2")
         }))
-    }),
-    waiting(
+    })
+    .rule("RFC 9111, 4.2")
+    .mostly_waits(),
+    Question::new(
         "freshness.s-maxage",
         "A shared cache may keep it for 2 seconds (s-maxage), others for 60",
-        "RFC 9111, 5.2.2.10",
         |audit| {
             Box::pin(kept(audit, "s-maxage", Lifetime::Stated(TWO_SECONDS), |request| {
                 Page::of(request).cache_control("max-age=60, s-maxage=2")
             }))
         },
-    ),
-    waiting("freshness.expires", "A page expires in 2 seconds (Expires)", "RFC 9111, 5.3", |audit| {
+    )
+    .rule("RFC 9111, 5.2.2.10")
+    .mostly_waits(),
+    Question::new("freshness.expires", "A page expires in 2 seconds (Expires)", |audit| {
         Box::pin(kept(audit, "expires", Lifetime::Stated(TWO_SECONDS), |request| {
             Page::of(request).field("expires", &date(TWO_SECONDS))
         }))
-    }),
-    waiting("freshness.expires-0", "A page has already expired (Expires: 0)", "RFC 9111, 5.3", |audit| {
+    })
+    .rule("RFC 9111, 5.3")
+    .mostly_waits(),
+    Question::new("freshness.expires-0", "A page has already expired (Expires: 0)", |audit| {
         Box::pin(kept(audit, "expires-0", Lifetime::Stated(Duration::ZERO), |request| {
             Page::of(request).field("expires", "0")
         }))
-    }),
-    waiting(
+    })
+    .rule("RFC 9111, 5.3")
+    .mostly_waits(),
+    Question::new(
         "freshness.clock",
         "The origin's clock is an hour ahead, and a page expires 2 seconds after its Date",
-        "RFC 9111, 4.2.1",
         |audit| {
             Box::pin(kept(audit, "clock", Lifetime::Stated(TWO_SECONDS), |request| {
                 let hour = Duration::from_hours(1);
                 Page::of(request).field("date", &date(hour)).field("expires", &date(hour + TWO_SECONDS))
             }))
         },
-    ),
-    waiting(
+    )
+    .rule("RFC 9111, 4.2.1")
+    .mostly_waits(),
+    Question::new(
         "freshness.age-of-origin",
         "A page with max-age=60 is 58 seconds old when it arrives (Age)",
-        "RFC 9111, 4.2.3",
         |audit| {
             Box::pin(kept(audit, "age-of-origin", Lifetime::Stated(TWO_SECONDS), |request| {
                 Page::of(request).cache_control("max-age=60").field("age", "58")
             }))
         },
-    ),
-    waiting(
+    )
+    .rule("RFC 9111, 4.2.3")
+    .mostly_waits(),
+    Question::new(
         "freshness.heuristic",
         "A page without a lifetime was changed 20 seconds ago (Last-Modified)",
-        "",
         |audit| {
             Box::pin(kept(audit, "heuristic", Lifetime::Heuristic(TWO_SECONDS), |request| {
                 let changed = SystemTime::UNIX_EPOCH + wall_clock() - Duration::from_secs(20);
                 Page::of(request).field("last-modified", &httpdate::fmt_http_date(changed))
             }))
         },
-    ),
-    waiting("freshness.no-lifetime", "A page says nothing about its lifetime", "", |audit| {
+    )
+    .mostly_waits(),
+    Question::new("freshness.no-lifetime", "A page says nothing about its lifetime", |audit| {
         Box::pin(kept(audit, "no-lifetime", Lifetime::Heuristic(Duration::ZERO), Page::of))
-    }),
-    waiting(
-        "freshness.no-cache",
-        "A page has to be validated before each use (no-cache)",
-        "RFC 9111, 5.2.2.4",
-        |audit| Box::pin(each_asked(audit, "no-cache", "no-cache")),
-    ),
-    waiting(
-        "freshness.max-age-0",
-        "A page is fresh for no time at all (max-age=0)",
-        "RFC 9111, 4.2",
-        |audit| Box::pin(each_asked(audit, "max-age-0", "max-age=0")),
-    ),
-    waiting(
+    })
+    .mostly_waits(),
+    Question::new("freshness.no-cache", "A page has to be validated before each use (no-cache)", |audit| {
+        Box::pin(each_asked(audit, "no-cache", "no-cache"))
+    })
+    .rule("RFC 9111, 5.2.2.4")
+    .mostly_waits(),
+    Question::new("freshness.max-age-0", "A page is fresh for no time at all (max-age=0)", |audit| {
+        Box::pin(each_asked(audit, "max-age-0", "max-age=0"))
+    })
+    .rule("RFC 9111, 4.2")
+    .mostly_waits(),
+    Question::new(
         "freshness.two-lines",
         "A page has max-age=60 in one line of Cache-Control, and no-store in the next",
-        "RFC 9110, 5.3",
         |audit| {
             Box::pin(kept(audit, "two-lines", Lifetime::Stated(Duration::ZERO), |request| {
                 Page::of(request).cache_control("max-age=60").cache_control("no-store")
             }))
         },
-    ),
-    waiting("freshness.age", "A stored page is 3 seconds old: its Age", "RFC 9111, 4", |audit| {
-        Box::pin(age(audit))
-    }),
-    waiting(
+    )
+    .rule("RFC 9110, 5.3")
+    .mostly_waits(),
+    Question::new("freshness.age", "A stored page is 3 seconds old: its Age", |audit| Box::pin(age(audit)))
+        .rule("RFC 9111, 4")
+        .mostly_waits(),
+    Question::new(
         "freshness.validation",
         "A page with an entity tag has expired and is unchanged",
-        "RFC 9111, 4.3",
         |audit| Box::pin(validation(audit)),
-    ),
-    waiting(
+    )
+    .rule("RFC 9111, 4.3")
+    .mostly_waits(),
+    Question::new(
         "freshness.stale-while-revalidate",
         "An expired page may be served for 3 seconds while it is refreshed",
-        "RFC 5861, 3",
         |audit| Box::pin(stale_while_revalidate(audit)),
-    ),
+    )
+    .rule("RFC 5861, 3")
+    .mostly_waits(),
 ];
 
 const TWO_SECONDS: Duration = Duration::from_secs(2);

@@ -10,7 +10,7 @@ use crate::{
     answer::{Answer, Mark, counted},
     case::Case,
     page::Page,
-    questions::{Needs, Question},
+    questions::Question,
     setup::Audit,
     users::UserRequest,
 };
@@ -24,70 +24,34 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const HEAD_START: Duration = Duration::from_millis(300);
 
 pub(super) const QUESTIONS: &[Question] = &[
-    Question {
-        id: "herd.cold",
-        text: "A page that is not stored, and 200 users at once",
-        rule: "",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(cold(audit)),
-    },
-    Question {
-        id: "herd.expired",
-        text: "A hot page that has expired, and 200 users at once",
-        rule: "",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(expired(audit)),
-    },
-    Question {
-        id: "herd.refresh",
-        text: "An expired page that may be served while it is refreshed, and 200 users at once",
-        rule: "",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(refresh(audit)),
-    },
-    Question {
-        id: "herd.uncacheable",
-        text: "A page that must not be stored, and 50 users at once",
-        rule: "",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(uncacheable(audit)),
-    },
-    Question {
-        id: "herd.slow",
-        text: "A page that takes 12 seconds, and 50 users at once",
-        rule: "",
-        needs: Needs::Requests,
-        mostly_waits: true,
-        ask: |audit| Box::pin(slow(audit)),
-    },
-    Question {
-        id: "herd.leader-stalls",
-        text: "The first load never ends, the next ones would",
-        rule: "",
-        needs: Needs::Requests,
-        mostly_waits: true,
-        ask: |audit| Box::pin(leader_stalls(audit)),
-    },
-    Question {
-        id: "herd.leader-reset",
-        text: "The first load breaks off, the next ones would not",
-        rule: "",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(leader_reset(audit)),
-    },
-    Question {
-        id: "herd.leader-cancelled",
-        text: "The user whose request began the load gives up",
-        rule: "",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(leader_cancelled(audit)),
-    },
+    Question::new("herd.cold", "A page that is not stored, and 200 users at once", |audit| {
+        Box::pin(cold(audit))
+    }),
+    Question::new("herd.expired", "A hot page that has expired, and 200 users at once", |audit| {
+        Box::pin(expired(audit))
+    }),
+    Question::new(
+        "herd.refresh",
+        "An expired page that may be served while it is refreshed, and 200 users at once",
+        |audit| Box::pin(refresh(audit)),
+    ),
+    Question::new("herd.uncacheable", "A page that must not be stored, and 50 users at once", |audit| {
+        Box::pin(uncacheable(audit))
+    }),
+    Question::new("herd.slow", "A page that takes 12 seconds, and 50 users at once", |audit| {
+        Box::pin(slow(audit))
+    })
+    .mostly_waits(),
+    Question::new("herd.leader-stalls", "The first load never ends, the next ones would", |audit| {
+        Box::pin(leader_stalls(audit))
+    })
+    .mostly_waits(),
+    Question::new("herd.leader-reset", "The first load breaks off, the next ones would not", |audit| {
+        Box::pin(leader_reset(audit))
+    }),
+    Question::new("herd.leader-cancelled", "The user whose request began the load gives up", |audit| {
+        Box::pin(leader_cancelled(audit))
+    }),
 ];
 
 async fn cold(audit: &Audit<'_>) -> Answer {

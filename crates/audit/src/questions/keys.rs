@@ -10,7 +10,7 @@ use crate::{
     answer::{Answer, Mark},
     case::{Case, OriginRequest},
     page::Page,
-    questions::{Needs, Question},
+    questions::Question,
     setup::Audit,
     truth::Violation,
     users::UserRequest,
@@ -22,70 +22,33 @@ const FOLDER: &str = "{folder}";
 const MIXED: &str = "requests got the page of another URL";
 
 pub(super) const QUESTIONS: &[Question] = &[
-    Question {
-        id: "keys.query",
-        text: "URLs that differ in the query",
-        rule: TARGET,
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(paths(audit, "query", &QUERIES, &[])),
-    },
-    Question {
-        id: "keys.query-order",
-        text: "`?a=1&b=2` and `?b=2&a=1`",
-        rule: "",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(query_order(audit)),
-    },
-    Question {
-        id: "keys.case",
-        text: "Paths that differ in upper and lower case",
-        rule: TARGET,
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(paths(audit, "case", &CASES, &[])),
-    },
-    Question {
-        id: "keys.slashes",
-        text: "Paths that differ in slashes, `%2F` and dots",
-        rule: TARGET,
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(paths(audit, "slashes", &SLASHES, &DOTS)),
-    },
-    Question {
-        id: "keys.long",
-        text: "URLs that differ after 1,000, 4,000 and 8,000 bytes",
-        rule: TARGET,
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(long(audit)),
-    },
-    Question {
-        id: "keys.host",
-        text: "One path of two hosts",
-        rule: TARGET,
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(host(audit)),
-    },
-    Question {
-        id: "keys.unkeyed",
-        text: "Fields that a client chooses and that change pages, such as `X-Forwarded-Host`",
-        rule: "",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(unkeyed(audit)),
-    },
-    Question {
-        id: "keys.methods",
-        text: "POST, PUT and OPTIONS for the URL of a page",
-        rule: TARGET,
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(methods(audit)),
-    },
+    Question::new("keys.query", "URLs that differ in the query", |audit| {
+        Box::pin(paths(audit, "query", &QUERIES, &[]))
+    })
+    .rule(TARGET),
+    Question::new("keys.query-order", "`?a=1&b=2` and `?b=2&a=1`", |audit| Box::pin(query_order(audit))),
+    Question::new("keys.case", "Paths that differ in upper and lower case", |audit| {
+        Box::pin(paths(audit, "case", &CASES, &[]))
+    })
+    .rule(TARGET),
+    Question::new("keys.slashes", "Paths that differ in slashes, `%2F` and dots", |audit| {
+        Box::pin(paths(audit, "slashes", &SLASHES, &DOTS))
+    })
+    .rule(TARGET),
+    Question::new("keys.long", "URLs that differ after 1,000, 4,000 and 8,000 bytes", |audit| {
+        Box::pin(long(audit))
+    })
+    .rule(TARGET),
+    Question::new("keys.host", "One path of two hosts", |audit| Box::pin(host(audit))).rule(TARGET),
+    Question::new(
+        "keys.unkeyed",
+        "Fields that a client chooses and that change pages, such as `X-Forwarded-Host`",
+        |audit| Box::pin(unkeyed(audit)),
+    ),
+    Question::new("keys.methods", "POST, PUT and OPTIONS for the URL of a page", |audit| {
+        Box::pin(methods(audit))
+    })
+    .rule(TARGET),
 ];
 
 const QUERIES: [&str; 5] = ["page", "page?a=1", "page?a=2", "page?A=1", "page?a=1&b=2"];

@@ -35,62 +35,29 @@ const IDLE_USERS: usize = 20;
 const IDLE_TIME: Duration = Duration::from_secs(3);
 
 pub(super) const QUESTIONS: &[Question] = &[
-    Question {
-        id: "limits.large",
-        text: "A page of 32 MiB, and 4 users at once",
-        rule: "",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(large(audit)),
-    },
-    Question {
-        id: "limits.many",
-        text: "5,000 pages, and one that is asked for all the time",
-        rule: "",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(many(audit)),
-    },
-    Question {
-        id: "limits.long-field",
-        text: "A field of 7,000 bytes in a response and in a request",
-        rule: "RFC 9110, 5.4",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(long_field(audit)),
-    },
-    Question {
-        id: "limits.long-url",
-        text: "Two URLs of 6,000 bytes that differ in the last one",
-        rule: "RFC 9111, 4",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(long_url(audit)),
-    },
-    Question {
-        id: "limits.many-fields",
-        text: "80 fields in a response and in a request",
-        rule: "RFC 9110, 5.1",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(many_fields(audit)),
-    },
-    Question {
-        id: "limits.connections",
-        text: "200 connections with half a request, and 20 users",
-        rule: "",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(connections(audit)),
-    },
-    Question {
-        id: "limits.memory",
-        text: "The same 500 pages of 64 KiB in three rounds",
-        rule: "",
-        needs: Needs::Server,
-        mostly_waits: false,
-        ask: |audit| Box::pin(memory(audit)),
-    },
+    Question::new("limits.large", "A page of 32 MiB, and 4 users at once", |audit| Box::pin(large(audit))),
+    Question::new("limits.many", "5,000 pages, and one that is asked for all the time", |audit| {
+        Box::pin(many(audit))
+    }),
+    Question::new("limits.long-field", "A field of 7,000 bytes in a response and in a request", |audit| {
+        Box::pin(long_field(audit))
+    })
+    .rule("RFC 9110, 5.4"),
+    Question::new("limits.long-url", "Two URLs of 6,000 bytes that differ in the last one", |audit| {
+        Box::pin(long_url(audit))
+    })
+    .rule("RFC 9111, 4"),
+    Question::new("limits.many-fields", "80 fields in a response and in a request", |audit| {
+        Box::pin(many_fields(audit))
+    })
+    .rule("RFC 9110, 5.1"),
+    Question::new("limits.connections", "200 connections with half a request, and 20 users", |audit| {
+        Box::pin(connections(audit))
+    }),
+    Question::new("limits.memory", "The same 500 pages of 64 KiB in three rounds", |audit| {
+        Box::pin(memory(audit))
+    })
+    .needs(Needs::Server),
 ];
 
 async fn large(audit: &Audit<'_>) -> Answer {

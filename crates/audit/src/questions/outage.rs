@@ -18,63 +18,68 @@ use crate::{
     answer::{Answer, Mark, counted},
     case::{Case, OriginRequest},
     page::Page,
-    questions::{Question, busy, waiting},
+    questions::Question,
     setup::Audit,
     truth::Violation,
     users::UserRequest,
 };
 
 pub(super) const QUESTIONS: &[Question] = &[
-    waiting(
+    Question::new(
         "outage.errors",
         "The origin answers with 503 for 3 seconds; old pages are allowed (stale-if-error)",
-        "",
         |audit| Box::pin(served_meanwhile(audit, "errors", error)),
-    ),
-    waiting(
+    )
+    .mostly_waits(),
+    Question::new(
         "outage.reset",
         "The origin resets connections for 3 seconds; old pages are allowed",
-        "",
         |audit| {
             Box::pin(served_meanwhile(audit, "resets", |request| {
                 Page::of(request).ending(ResponseEnding::Refused)
             }))
         },
-    ),
-    waiting("outage.silence", "The origin is silent for 3 seconds; old pages are allowed", "", |audit| {
+    )
+    .mostly_waits(),
+    Question::new("outage.silence", "The origin is silent for 3 seconds; old pages are allowed", |audit| {
         Box::pin(served_meanwhile(audit, "silence", |request| {
             Page::of(request).ending(ResponseEnding::Silent)
         }))
-    }),
-    waiting(
+    })
+    .mostly_waits(),
+    Question::new(
         "outage.slow",
         "The origin takes 4 seconds; old pages are allowed (stale-while-revalidate)",
-        "",
         |audit| {
             Box::pin(served_meanwhile(audit, "slowness", |request| {
                 Page::of(request).cache_control(STALE_ALLOWED).after(SLOW)
             }))
         },
-    ),
-    waiting(
+    )
+    .mostly_waits(),
+    Question::new(
         "outage.must-revalidate",
         "The origin answers with 503; the old page must not be used (must-revalidate)",
-        "RFC 9111, 5.2.2.2",
         |audit| Box::pin(must_revalidate(audit)),
-    ),
-    waiting(
+    )
+    .rule("RFC 9111, 5.2.2.2")
+    .mostly_waits(),
+    Question::new(
         "outage.stale-limit",
         "The origin answers with 503 for 9 seconds; old pages are allowed for 2",
-        "RFC 5861, 4",
         |audit| Box::pin(stale_limit(audit)),
-    ),
-    busy("outage.flapping", "Every second load fails; old pages are allowed", |audit| {
+    )
+    .rule("RFC 5861, 4")
+    .mostly_waits(),
+    Question::new("outage.flapping", "Every second load fails; old pages are allowed", |audit| {
         Box::pin(flapping(audit))
     }),
-    busy("outage.other-pages", "A page fails 80 times; another page of the same origin works", |audit| {
-        Box::pin(other_pages(audit))
-    }),
-    busy("outage.recovery", "The origin works again after 3 seconds of errors", |audit| {
+    Question::new(
+        "outage.other-pages",
+        "A page fails 80 times; another page of the same origin works",
+        |audit| Box::pin(other_pages(audit)),
+    ),
+    Question::new("outage.recovery", "The origin works again after 3 seconds of errors", |audit| {
         Box::pin(recovery(audit))
     }),
 ];

@@ -13,7 +13,7 @@ use crate::{
     answer::{Answer, Mark},
     case::{Case, OriginRequest},
     page::Page,
-    questions::{Needs, Question},
+    questions::Question,
     setup::Audit,
     truth::Violation,
     users::{Ask, UserRequest},
@@ -33,78 +33,60 @@ const PATHS: usize = 20;
 const BATCHES_TIME: Duration = Duration::from_secs(6);
 
 pub(super) const QUESTIONS: &[Question] = &[
-    Question {
-        id: "privacy.authorization",
-        text: "`max-age=60` pages for requests with `Authorization`",
-        rule: "RFC 9111, 3.5",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(authorization(audit)),
-    },
-    Question {
-        id: "privacy.private",
-        text: "`private, max-age=60` pages, users at once and one after another",
-        rule: PRIVATE,
-        needs: Needs::Requests,
-        mostly_waits: true,
-        ask: |audit| Box::pin(not_shared(audit, "private", "private, max-age=60", PRIVATE)),
-    },
-    Question {
-        id: "privacy.no-store",
-        text: "`no-store` pages, users at once and one after another",
-        rule: NO_STORE,
-        needs: Needs::Requests,
-        mostly_waits: true,
-        ask: |audit| Box::pin(not_shared(audit, "no-store", "no-store", NO_STORE)),
-    },
-    Question {
-        id: "privacy.zero-lifetime",
-        text: "`max-age=0` pages, users at once and one after another",
-        rule: STALE,
-        needs: Needs::Requests,
-        mostly_waits: true,
-        ask: |audit| Box::pin(not_shared(audit, "zero-lifetime", "max-age=0", STALE)),
-    },
-    Question {
-        id: "privacy.cookies",
-        text: "`max-age=60` pages for requests with cookies, without `Vary`",
-        rule: "",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(cookies(audit)),
-    },
-    Question {
-        id: "privacy.set-cookie",
-        text: "`max-age=60` pages that set a cookie, a different one for each load",
-        rule: "",
-        needs: Needs::Requests,
-        mostly_waits: true,
-        ask: |audit| Box::pin(set_cookie(audit)),
-    },
-    Question {
-        id: "privacy.became-private",
-        text: "A public page expires and is private from then on, and 100 users ask at that moment",
-        rule: PRIVATE,
-        needs: Needs::Requests,
-        mostly_waits: true,
-        ask: |audit| Box::pin(became_private(audit)),
-    },
-    Question {
-        id: "privacy.qualified",
-        text: "`private=\"x-user\"` and `no-cache=\"set-cookie\"`: fields for one user in a page for all",
-        rule: "RFC 9111, 5.2.2.7 and 5.2.2.4",
-        needs: Needs::Requests,
-        mostly_waits: true,
-        ask: |audit| Box::pin(qualified(audit)),
-    },
-    Question {
-        id: "privacy.many-users",
-        text: "Up to 2,000 users, 100 at once, and 20 paths with pages of five kinds",
-        rule: "RFC 9111, 3.5, 4.1, 4.2.4, 5.2.2.5 and 5.2.2.7",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(many_users(audit)),
-    },
+    Question::new("privacy.authorization", "`max-age=60` pages for requests with `Authorization`", |audit| {
+        Box::pin(authorization(audit))
+    })
+    .rule("RFC 9111, 3.5"),
+    Question::new(
+        "privacy.private",
+        "`private, max-age=60` pages, users at once and one after another",
+        |audit| Box::pin(not_shared(audit, "private", "private, max-age=60", PRIVATE)),
+    )
+    .rule(PRIVATE)
+    .mostly_waits(),
+    Question::new("privacy.no-store", "`no-store` pages, users at once and one after another", |audit| {
+        Box::pin(not_shared(audit, "no-store", "no-store", NO_STORE))
+    })
+    .rule(NO_STORE)
+    .mostly_waits(),
+    Question::new(
+        "privacy.zero-lifetime",
+        "`max-age=0` pages, users at once and one after another",
+        |audit| Box::pin(not_shared(audit, "zero-lifetime", "max-age=0", STALE)),
+    )
+    .rule(STALE)
+    .mostly_waits(),
+    Question::new(
+        "privacy.cookies",
+        "`max-age=60` pages for requests with cookies, without `Vary`",
+        |audit| Box::pin(cookies(audit)),
+    ),
+    Question::new(
+        "privacy.set-cookie",
+        "`max-age=60` pages that set a cookie, a different one for each load",
+        |audit| Box::pin(set_cookie(audit)),
+    )
+    .mostly_waits(),
+    Question::new(
+        "privacy.became-private",
+        "A public page expires and is private from then on, and 100 users ask at that moment",
+        |audit| Box::pin(became_private(audit)),
+    )
+    .rule(PRIVATE)
+    .mostly_waits(),
+    Question::new(
+        "privacy.qualified",
+        "`private=\"x-user\"` and `no-cache=\"set-cookie\"`: fields for one user in a page for all",
+        |audit| Box::pin(qualified(audit)),
+    )
+    .rule("RFC 9111, 5.2.2.7 and 5.2.2.4")
+    .mostly_waits(),
+    Question::new(
+        "privacy.many-users",
+        "Up to 2,000 users, 100 at once, and 20 paths with pages of five kinds",
+        |audit| Box::pin(many_users(audit)),
+    )
+    .rule("RFC 9111, 3.5, 4.1, 4.2.4, 5.2.2.5 and 5.2.2.7"),
 ];
 
 const AUTHORIZED: &str = "RFC 9111, 3.5";

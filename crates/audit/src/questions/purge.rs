@@ -30,70 +30,43 @@ const WRITES: [Method; 3] = [Method::POST, Method::PUT, Method::DELETE];
 const PURGED: &str = "a purge that has been answered has removed the page";
 
 pub(super) const QUESTIONS: &[Question] = &[
-    Question {
-        id: "purge.removes",
-        text: "A stored page that is purged",
-        rule: PURGED,
-        needs: Needs::Purge,
-        mostly_waits: false,
-        ask: |audit| Box::pin(removes(audit)),
-    },
-    Question {
-        id: "purge.during-load",
-        text: "A page that is purged while it is loaded for the first time",
-        rule: PURGED,
-        needs: Needs::Purge,
-        mostly_waits: true,
-        ask: |audit| Box::pin(during_load(audit)),
-    },
-    Question {
-        id: "purge.during-refresh",
-        text: "An expired page that is purged while it is refreshed",
-        rule: PURGED,
-        needs: Needs::Purge,
-        mostly_waits: true,
-        ask: |audit| Box::pin(during_refresh(audit)),
-    },
-    Question {
-        id: "purge.burst",
-        text: "100 pages that are purged at once, with users",
-        rule: PURGED,
-        needs: Needs::Purge,
-        mostly_waits: false,
-        ask: |audit| Box::pin(burst(audit)),
-    },
-    Question {
-        id: "purge.variants",
-        text: "A page in three languages that is purged",
-        rule: PURGED,
-        needs: Needs::Purge,
-        mostly_waits: false,
-        ask: |audit| Box::pin(variants(audit)),
-    },
-    Question {
-        id: "purge.post",
-        text: "A stored page, and a POST, PUT or DELETE request to it",
-        rule: "RFC 9111, 4.4",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(post(audit)),
-    },
-    Question {
-        id: "purge.error-post",
-        text: "A stored page, and a POST request to it that fails (500)",
-        rule: "",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(error_post(audit)),
-    },
-    Question {
-        id: "purge.location",
-        text: "Stored pages that the answer to a POST request names",
-        rule: "",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(location(audit)),
-    },
+    Question::new("purge.removes", "A stored page that is purged", |audit| Box::pin(removes(audit)))
+        .rule(PURGED)
+        .needs(Needs::Purge),
+    Question::new(
+        "purge.during-load",
+        "A page that is purged while it is loaded for the first time",
+        |audit| Box::pin(during_load(audit)),
+    )
+    .rule(PURGED)
+    .needs(Needs::Purge)
+    .mostly_waits(),
+    Question::new("purge.during-refresh", "An expired page that is purged while it is refreshed", |audit| {
+        Box::pin(during_refresh(audit))
+    })
+    .rule(PURGED)
+    .needs(Needs::Purge)
+    .mostly_waits(),
+    Question::new("purge.burst", "100 pages that are purged at once, with users", |audit| {
+        Box::pin(burst(audit))
+    })
+    .rule(PURGED)
+    .needs(Needs::Purge),
+    Question::new("purge.variants", "A page in three languages that is purged", |audit| {
+        Box::pin(variants(audit))
+    })
+    .rule(PURGED)
+    .needs(Needs::Purge),
+    Question::new("purge.post", "A stored page, and a POST, PUT or DELETE request to it", |audit| {
+        Box::pin(post(audit))
+    })
+    .rule("RFC 9111, 4.4"),
+    Question::new("purge.error-post", "A stored page, and a POST request to it that fails (500)", |audit| {
+        Box::pin(error_post(audit))
+    }),
+    Question::new("purge.location", "Stored pages that the answer to a POST request names", |audit| {
+        Box::pin(location(audit))
+    }),
 ];
 
 /// The answer of a cache to a purge.

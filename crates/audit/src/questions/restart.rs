@@ -15,22 +15,18 @@ use crate::{
 };
 
 pub(super) const QUESTIONS: &[Question] = &[
-    Question {
-        id: "restart.reload",
-        text: "The configuration is read anew while users ask for 20 stored pages",
-        rule: "",
-        needs: Needs::Reload,
-        mostly_waits: false,
-        ask: |audit| Box::pin(reload(audit)),
-    },
-    Question {
-        id: "restart.restart",
-        text: "The server is restarted while users ask for 20 stored pages",
-        rule: "",
-        needs: Needs::Server,
-        mostly_waits: false,
-        ask: |audit| Box::pin(restart(audit)),
-    },
+    Question::new(
+        "restart.reload",
+        "The configuration is read anew while users ask for 20 stored pages",
+        |audit| Box::pin(reload(audit)),
+    )
+    .needs(Needs::Reload),
+    Question::new(
+        "restart.restart",
+        "The server is restarted while users ask for 20 stored pages",
+        |audit| Box::pin(restart(audit)),
+    )
+    .needs(Needs::Server),
 ];
 
 const PAGES: usize = 20;

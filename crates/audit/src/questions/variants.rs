@@ -17,7 +17,7 @@ use crate::{
     answer::{Answer, Mark},
     case::{Case, OriginRequest},
     page::Page,
-    questions::{Needs, Question},
+    questions::Question,
     setup::Audit,
     stamp::BodyFault,
     truth::Violation,
@@ -33,94 +33,69 @@ const LANGUAGES: [&str; 2] = ["de", "fr"];
 const OTHERS: &str = "requests got the variant of another language.";
 
 pub(super) const QUESTIONS: &[Question] = &[
-    Question {
-        id: "variants.vary",
-        text: "`Vary: accept-language`, two languages, 100 users at once, 40 afterwards",
-        rule: MATCH,
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(vary(audit)),
-    },
-    Question {
-        id: "variants.vary-star",
-        text: "`Vary: *` with `max-age=60`, 30 users at once, 10 afterwards",
-        rule: MATCH,
-        needs: Needs::Requests,
-        mostly_waits: true,
-        ask: |audit| Box::pin(vary_star(audit)),
-    },
-    Question {
-        id: "variants.encodings",
-        text: "`Vary: accept-encoding`, clients with gzip and without",
-        rule: MATCH,
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(encodings::encodings(audit)),
-    },
-    Question {
-        id: "variants.many",
-        text: "200 variants of a page, each asked for twice",
-        rule: MATCH,
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(many(audit)),
-    },
-    Question {
-        id: "variants.vary-appears",
-        text: "A page without `Vary` expires and has it from then on, 40 users at once",
-        rule: MATCH,
-        needs: Needs::Requests,
-        mostly_waits: true,
-        ask: |audit| Box::pin(vary_appears(audit)),
-    },
-    Question {
-        id: "variants.head",
-        text: "HEAD before, after and together with GET",
-        rule: "RFC 9110, 9.3.2 and 8.6",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(parts::head(audit)),
-    },
-    Question {
-        id: "variants.range",
-        text: "Ranges of a page that is stored, of one that is not, and at the same time as whole pages",
-        rule: "RFC 9110, 15.3.7",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(parts::range(audit)),
-    },
-    Question {
-        id: "variants.if-range",
-        text: "The rest of a page that has changed, with `If-Range` and the old tag",
-        rule: "RFC 9110, 13.1.5",
-        needs: Needs::Requests,
-        mostly_waits: true,
-        ask: |audit| Box::pin(parts::if_range(audit)),
-    },
-    Question {
-        id: "variants.if-none-match",
-        text: "`If-None-Match` with the page's tag, with another, and at the same time as requests without it",
-        rule: "RFC 9110, 13.1.2 and 15.4.5",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(conditions::if_none_match(audit)),
-    },
-    Question {
-        id: "variants.revalidation",
-        text: "Two variants with tags expire, and 20 users at once",
-        rule: MATCH,
-        needs: Needs::Requests,
-        mostly_waits: true,
-        ask: |audit| Box::pin(conditions::revalidation(audit)),
-    },
-    Question {
-        id: "variants.304-fields",
-        text: "A 304 with another lifetime and another value of a field",
-        rule: "RFC 9111, 3.2 and 4.3.4",
-        needs: Needs::Requests,
-        mostly_waits: true,
-        ask: |audit| Box::pin(conditions::fields_of_304(audit)),
-    },
+    Question::new(
+        "variants.vary",
+        "`Vary: accept-language`, two languages, 100 users at once, 40 afterwards",
+        |audit| Box::pin(vary(audit)),
+    )
+    .rule(MATCH),
+    Question::new(
+        "variants.vary-star",
+        "`Vary: *` with `max-age=60`, 30 users at once, 10 afterwards",
+        |audit| Box::pin(vary_star(audit)),
+    )
+    .rule(MATCH)
+    .mostly_waits(),
+    Question::new("variants.encodings", "`Vary: accept-encoding`, clients with gzip and without", |audit| {
+        Box::pin(encodings::encodings(audit))
+    })
+    .rule(MATCH),
+    Question::new("variants.many", "200 variants of a page, each asked for twice", |audit| {
+        Box::pin(many(audit))
+    })
+    .rule(MATCH),
+    Question::new(
+        "variants.vary-appears",
+        "A page without `Vary` expires and has it from then on, 40 users at once",
+        |audit| Box::pin(vary_appears(audit)),
+    )
+    .rule(MATCH)
+    .mostly_waits(),
+    Question::new("variants.head", "HEAD before, after and together with GET", |audit| {
+        Box::pin(parts::head(audit))
+    })
+    .rule("RFC 9110, 9.3.2 and 8.6"),
+    Question::new(
+        "variants.range",
+        "Ranges of a page that is stored, of one that is not, and at the same time as whole pages",
+        |audit| Box::pin(parts::range(audit)),
+    )
+    .rule("RFC 9110, 15.3.7"),
+    Question::new(
+        "variants.if-range",
+        "The rest of a page that has changed, with `If-Range` and the old tag",
+        |audit| Box::pin(parts::if_range(audit)),
+    )
+    .rule("RFC 9110, 13.1.5")
+    .mostly_waits(),
+    Question::new(
+        "variants.if-none-match",
+        "`If-None-Match` with the page's tag, with another, and at the same time as requests without it",
+        |audit| Box::pin(conditions::if_none_match(audit)),
+    )
+    .rule("RFC 9110, 13.1.2 and 15.4.5"),
+    Question::new("variants.revalidation", "Two variants with tags expire, and 20 users at once", |audit| {
+        Box::pin(conditions::revalidation(audit))
+    })
+    .rule(MATCH)
+    .mostly_waits(),
+    Question::new(
+        "variants.304-fields",
+        "A 304 with another lifetime and another value of a field",
+        |audit| Box::pin(conditions::fields_of_304(audit)),
+    )
+    .rule("RFC 9111, 3.2 and 4.3.4")
+    .mostly_waits(),
 ];
 
 async fn vary(audit: &Audit<'_>) -> Answer {
