@@ -1,5 +1,6 @@
 //! The questions of an audit, one file for each group.
 
+mod failures;
 mod freshness;
 mod herd;
 mod integrity;
@@ -12,9 +13,16 @@ mod restart;
 mod tally;
 mod variants;
 
-use std::{future::Future, pin::Pin};
+use std::{future::Future, pin::Pin, time::Duration};
 
 use crate::{answer::Answer, setup::Audit};
+
+/// From the load of a page with `max-age=1` until it has expired, also in a cache that counts whole seconds.
+const EXPIRY: Duration = Duration::from_millis(2_500);
+/// Long enough that requests sent at once wait for the same load.
+const SHORT_LOAD: Duration = Duration::from_millis(100);
+/// An expired page is allowed during a refresh and an outage.
+pub(crate) const STALE_ALLOWED: &str = "max-age=1, stale-while-revalidate=60, stale-if-error=60";
 
 /// A question about a cache, with the test that answers it.
 pub struct Question {

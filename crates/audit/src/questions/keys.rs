@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use futures_util::future::join_all;
 use http::Method;
 
-use super::tally::Tally;
+use super::{SHORT_LOAD, tally::Tally};
 use crate::{
     answer::{Answer, Mark},
     case::{Case, OriginRequest},
@@ -39,7 +39,7 @@ pub(super) const QUESTIONS: &[Question] = &[
         Box::pin(long(audit))
     })
     .rule(TARGET),
-    Question::new("keys.host", "One path of two hosts", |audit| Box::pin(host(audit))).rule(TARGET),
+    Question::new("keys.host", "The same path on two hosts", |audit| Box::pin(host(audit))).rule(TARGET),
     Question::new(
         "keys.unkeyed",
         "Fields that a client chooses and that change pages, such as `X-Forwarded-Host`",
@@ -134,12 +134,12 @@ async fn query_order(audit: &Audit<'_>) -> Answer {
     let is_unchanged = seen.iter().zip(QUERIES).all(|(load, query)| load.path().ends_with(query));
     let (mark, text) = match (is_unchanged, seen.len()) {
         (true, 1) => {
-            (Mark::Weak, "The cache takes the two for one page, and the origin can tell them apart.")
+            (Mark::Weak, "The cache treats the two as one page, and the origin can tell them apart.")
         }
         (true, _) => (Mark::Best, "The two are two pages, as the URLs say."),
         (false, _) => (Mark::Best, "The cache changes the query before it reaches the origin."),
     };
-    tally.answer(MIXED, mark, text).with("loads", seen.len())
+    tally.answer(&format!("{MIXED}."), mark, text).with("loads", seen.len())
 }
 
 async fn long(audit: &Audit<'_>) -> Answer {
@@ -252,16 +252,16 @@ async fn unkeyed(audit: &Audit<'_>) -> Answer {
         );
         (Mark::Weak, text)
     };
-    tally.answer(MIXED, mark, &text).with("unkeyed", poisoned.len()).with("forwarded", forwarded)
+    tally
+        .answer(&format!("{MIXED}."), mark, &text)
+        .with("unkeyed", poisoned.len())
+        .with("forwarded", forwarded)
 }
 
 async fn methods(audit: &Audit<'_>) -> Answer {
     let case = audit.case("methods", |request: &OriginRequest| {
-        let latency = if request.path().ends_with("at-once") { 100 } else { 0 };
-        Page::of(request)
-            .cache_control("max-age=60")
-            .variant(request.method.as_str())
-            .after(Duration::from_millis(latency))
+        let latency = if request.path().ends_with("at-once") { SHORT_LOAD } else { Duration::ZERO };
+        Page::of(request).cache_control("max-age=60").variant(request.method.as_str()).after(latency)
     });
     let (mut requests, mut refused) = (Vec::new(), Vec::new());
     for method in [Method::POST, Method::PUT, Method::OPTIONS] {

@@ -4,7 +4,7 @@ mod conditions;
 mod encodings;
 mod parts;
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
 use http::{
@@ -12,7 +12,7 @@ use http::{
     header::{ACCEPT_LANGUAGE, VARY},
 };
 
-use super::tally::Tally;
+use super::{EXPIRY, SHORT_LOAD, tally::Tally};
 use crate::{
     answer::{Answer, Mark},
     case::{Case, OriginRequest},
@@ -24,10 +24,6 @@ use crate::{
     users::UserRequest,
 };
 
-/// Long enough that requests sent at once wait for the same load.
-const LOAD_TIME: Duration = Duration::from_millis(100);
-/// After it a page with `max-age=1` has expired, also in a cache that counts whole seconds.
-const EXPIRY: Duration = Duration::from_millis(2_500);
 const MATCH: &str = "RFC 9111, 4.1";
 const LANGUAGES: [&str; 2] = ["de", "fr"];
 const OTHERS: &str = "requests got the variant of another language.";
@@ -101,7 +97,7 @@ pub(super) const QUESTIONS: &[Question] = &[
 async fn vary(audit: &Audit<'_>) -> Answer {
     const AFTERWARDS: usize = 40;
     let case =
-        audit.case("vary", |request| by_language(request).cache_control("max-age=60").after(LOAD_TIME));
+        audit.case("vary", |request| by_language(request).cache_control("max-age=60").after(SHORT_LOAD));
     let mut requests = speakers(audit, &case, 100).await;
     let before = case.loads();
     for _ in 0..AFTERWARDS / 10 {
@@ -113,8 +109,7 @@ async fn vary(audit: &Audit<'_>) -> Answer {
         again => (
             if again > AFTERWARDS / 2 { Mark::Weak } else { Mark::Good },
             format!(
-                "Each request got its language. {again} of {AFTERWARDS} requests for pages that had been loaded were \
-                 loads again."
+                "Each request got its language; {again} of {AFTERWARDS} requests for loaded pages were loads again."
             ),
         ),
     };
@@ -123,7 +118,7 @@ async fn vary(audit: &Audit<'_>) -> Answer {
 
 async fn vary_star(audit: &Audit<'_>) -> Answer {
     let case = audit.case("vary-star", |request| {
-        Page::of(request).cache_control("max-age=60").field(VARY, "*").after(LOAD_TIME)
+        Page::of(request).cache_control("max-age=60").field(VARY, "*").after(SHORT_LOAD)
     });
     let path = case.path("page");
     let mut requests = join_all((0..30).map(|_| audit.users.get(&path))).await;
@@ -171,19 +166,22 @@ async fn many(audit: &Audit<'_>) -> Answer {
 async fn vary_appears(audit: &Audit<'_>) -> Answer {
     let case = audit.case("vary-appears", |request| match request.nth {
         0 => Page::of(request).cache_control("max-age=1"),
-        _ => by_language(request).cache_control("max-age=60").after(2 * LOAD_TIME),
+        _ => by_language(request).cache_control("max-age=60").after(2 * SHORT_LOAD),
     });
     audit.users.get(&case.path("page")).await;
     audit.users.wait(EXPIRY).await;
     let mut requests = speakers(audit, &case, 40).await;
     // A cache may load it in the background.
-    audit.users.wait(5 * LOAD_TIME).await;
+    audit.users.wait(5 * SHORT_LOAD).await;
     requests.extend(speakers(audit, &case, 10).await);
     let old = requests.iter().filter(|request| request.load() == Some(0)).count();
     let text = match old {
         0 => "Each request got its language.".to_owned(),
         old => {
-            format!("{old} of {} requests got the old page, and no request another language.", requests.len())
+            format!(
+                "{old} of {} requests got the old page, and no request got another language.",
+                requests.len()
+            )
         }
     };
     languages(audit, &requests)
@@ -214,7 +212,7 @@ fn languages(audit: &Audit<'_>, requests: &[UserRequest]) -> Tally {
 }
 
 /// The page in the language of the request.
-fn by_language(request: &OriginRequest) -> Page {
+pub(super) fn by_language(request: &OriginRequest) -> Page {
     Page::of(request).field(VARY, ACCEPT_LANGUAGE.as_str()).variant(language_in(&request.headers))
 }
 
@@ -223,7 +221,7 @@ fn language_in(headers: &HeaderMap) -> &str {
 }
 
 /// The fault of an answer that has to be a whole page.
-fn fault_of_whole(request: &UserRequest) -> Option<(Violation, &'static str)> {
+pub(super) fn fault_of_whole(request: &UserRequest) -> Option<(Violation, &'static str)> {
     match (request.status()?, request.page()) {
         (206, _) => Some((Violation::WrongStatus, "RFC 9110, 15.3.7")),
         (304, _) => Some((Violation::WrongStatus, "RFC 9110, 15.4.5")),
