@@ -15,12 +15,14 @@ mod variants;
 
 use std::{future::Future, pin::Pin, time::Duration};
 
-use crate::{answer::Answer, setup::Audit};
+use crate::{answer::Answer, setup::Audit, users::UserRequest};
 
 /// From the load of a page with `max-age=1` until it has expired, also in a cache that counts whole seconds.
 const EXPIRY: Duration = Duration::from_millis(2_500);
 /// Long enough that requests sent at once wait for the same load.
 const SHORT_LOAD: Duration = Duration::from_millis(100);
+/// Short enough for lifetimes and outages of seconds.
+const BETWEEN_REQUESTS: Duration = Duration::from_millis(250);
 /// An expired page is allowed during a refresh and an outage.
 pub(crate) const STALE_ALLOWED: &str = "max-age=1, stale-while-revalidate=60, stale-if-error=60";
 
@@ -46,7 +48,7 @@ pub(crate) enum Needs {
     Purge,
     /// A server that the audit started.
     Server,
-    /// A server that the audit started, and that can read its configuration anew.
+    /// A server that the audit started, and that can reload its configuration.
     Reload,
 }
 
@@ -75,6 +77,22 @@ pub(crate) fn groups() -> impl Iterator<Item = (&'static str, &'static [Question
 }
 
 type Ask = for<'a> fn(&'a Audit<'a>) -> Pin<Box<dyn Future<Output = Answer> + 'a>>;
+
+/// One user's requests for this long, each `BETWEEN_REQUESTS` after the one before was answered.
+async fn requests_for(
+    audit: &Audit<'_>,
+    path: &str,
+    patience: Duration,
+    duration: Duration,
+) -> Vec<UserRequest> {
+    let until = audit.users.now() + duration;
+    let mut requests = Vec::new();
+    while audit.users.now() < until {
+        requests.push(audit.users.ask(path).patience(patience).send().await);
+        audit.users.wait(BETWEEN_REQUESTS).await;
+    }
+    requests
+}
 
 impl Question {
     /// A question about a matter that no rule decides, which needs requests alone. It is examined by itself.

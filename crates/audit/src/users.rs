@@ -28,7 +28,7 @@ use crate::{
 /// The largest response that a user takes.
 const RESPONSE_BYTES_MAX: usize = 96 << 20;
 /// The time that a user waits, unless a test needs another.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Sends requests to the cache, and checks each response against the page that the origin sent.
 pub(crate) struct Users {

@@ -7,15 +7,15 @@ use std::time::{Duration, SystemTime};
 
 use stockade_model::units::{format_duration, milliseconds};
 
-use super::{EXPIRY, failures::Failures, tally::Tally, variants::fault_of_whole};
+use super::{EXPIRY, failures::Failures, requests_for, tally::Tally, variants::fault_of_whole};
 use crate::{
     answer::{Answer, Mark, counted},
-    case::{Case, OriginRequest},
+    case::OriginRequest,
     page::Page,
     questions::Question,
     setup::Audit,
     truth::Violation,
-    users::UserRequest,
+    users::{PATIENCE, UserRequest},
 };
 
 pub(super) const QUESTIONS: &[Question] = &[
@@ -135,7 +135,6 @@ const TWO_SECONDS: Duration = Duration::from_secs(2);
 /// A cache may count whole seconds.
 const WHOLE_SECONDS: Duration = Duration::from_secs(1);
 const WATCHED: Duration = Duration::from_secs(6);
-const BETWEEN_REQUESTS: Duration = Duration::from_millis(250);
 
 /// The time for which a page may be served from the store.
 #[derive(Clone, Copy)]
@@ -148,7 +147,7 @@ enum Lifetime {
 /// Asks for a page for some seconds, and compares with its lifetime.
 async fn kept(audit: &Audit<'_>, name: &str, lifetime: Lifetime, page: fn(&OriginRequest) -> Page) -> Answer {
     let case = audit.case(name, page);
-    let requests = asked_for(audit, &case, WATCHED).await;
+    let requests = requests_for(audit, &case.path("page"), PATIENCE, WATCHED).await;
     let (loads, reused) = (case.loads(), requests.len().saturating_sub(case.loads()));
     let (limit, is_stated) = match lifetime {
         Lifetime::Stated(limit) => (limit, true),
@@ -190,18 +189,6 @@ async fn kept(audit: &Audit<'_>, name: &str, lifetime: Lifetime, page: fn(&Origi
             answer(Mark::Best, format!("{}; no answer was older than {shown}.", counted(loads, "load")))
         }
     }
-}
-
-/// Requests for a page, one after another, for this long.
-async fn asked_for(audit: &Audit<'_>, case: &Case, watched: Duration) -> Vec<UserRequest> {
-    let path = case.path("page");
-    let until = audit.users.now() + watched;
-    let mut requests = Vec::new();
-    while audit.users.now() < until {
-        requests.push(audit.users.get(&path).await);
-        audit.users.wait(BETWEEN_REQUESTS).await;
-    }
-    requests
 }
 
 /// The answers that were older than a lifetime when they were asked for, and by how much. Their age counts from the moment when the

@@ -246,7 +246,7 @@ async fn unkeyed(audit: &Audit<'_>) -> Answer {
     } else {
         let text = format!(
             "{} of {count} such fields reach the origin and are not in the key: a page that depends on one is served \
-             to everybody ({}).",
+             to all users ({}).",
             poisoned.len(),
             poisoned.join(", ")
         );

@@ -17,7 +17,7 @@ use stockade_model::{
 };
 use stockade_origin::ResponseEnding;
 
-use super::{EXPIRY, STALE_ALLOWED, failures::Failures};
+use super::{BETWEEN_REQUESTS, EXPIRY, STALE_ALLOWED, failures::Failures, requests_for};
 use crate::{
     answer::{Answer, Mark, counted},
     case::{Case, OriginRequest},
@@ -32,21 +32,21 @@ pub(super) const QUESTIONS: &[Question] = &[
     Question::new(
         "outage.errors",
         "The origin answers with 503 for 3 seconds; old pages are allowed (stale-if-error)",
-        |audit| Box::pin(served_meanwhile(audit, "errors", error)),
+        |audit| Box::pin(served_during_outage(audit, "errors", error)),
     )
     .mostly_waits(),
     Question::new(
         "outage.reset",
         "The origin resets connections for 3 seconds; old pages are allowed",
         |audit| {
-            Box::pin(served_meanwhile(audit, "resets", |request| {
+            Box::pin(served_during_outage(audit, "resets", |request| {
                 Page::of(request).ending(ResponseEnding::Refused)
             }))
         },
     )
     .mostly_waits(),
     Question::new("outage.silence", "The origin is silent for 3 seconds; old pages are allowed", |audit| {
-        Box::pin(served_meanwhile(audit, "silence", |request| {
+        Box::pin(served_during_outage(audit, "silence", |request| {
             Page::of(request).ending(ResponseEnding::Silent)
         }))
     })
@@ -55,7 +55,7 @@ pub(super) const QUESTIONS: &[Question] = &[
         "outage.slow",
         "The origin takes 4 seconds; old pages are allowed (stale-while-revalidate)",
         |audit| {
-            Box::pin(served_meanwhile(audit, "slowness", |request| {
+            Box::pin(served_during_outage(audit, "slowness", |request| {
                 Page::of(request).cache_control(STALE_ALLOWED).after(SLOW)
             }))
         },
@@ -92,7 +92,6 @@ const UNAVAILABLE: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
 const OUTAGE: Duration = Duration::from_secs(3);
 const SLOW: Duration = Duration::from_secs(4);
 const USERS: usize = 4;
-const BETWEEN_REQUESTS: Duration = Duration::from_millis(250);
 /// A request that takes longer has waited for the origin.
 const WAIT: Duration = Duration::from_secs(2);
 const OUTAGE_PATIENCE: Duration = Duration::from_secs(6);
@@ -130,18 +129,10 @@ impl FailingPage {
         self.fails.store(fails, Relaxed);
     }
 
-    /// Requests of some users, each sent a moment after the last one of its user was answered.
+    /// Requests of some users for this long.
     async fn asked(&self, audit: &Audit<'_>, duration: Duration) -> Vec<UserRequest> {
-        let until = audit.users.now() + duration;
-        let user = async || {
-            let mut requests = Vec::new();
-            while audit.users.now() < until {
-                requests.push(audit.users.ask(&self.path).patience(OUTAGE_PATIENCE).send().await);
-                audit.users.wait(BETWEEN_REQUESTS).await;
-            }
-            requests
-        };
-        join_all((0..USERS).map(|_| user())).await.concat()
+        let user = |_| requests_for(audit, &self.path, OUTAGE_PATIENCE, duration);
+        join_all((0..USERS).map(user)).await.concat()
     }
 }
 
@@ -150,7 +141,7 @@ fn error(request: &OriginRequest) -> Page {
     Page::of(request).status(UNAVAILABLE)
 }
 
-async fn served_meanwhile(audit: &Audit<'_>, name: &str, failing: fn(&OriginRequest) -> Page) -> Answer {
+async fn served_during_outage(audit: &Audit<'_>, name: &str, failing: fn(&OriginRequest) -> Page) -> Answer {
     let page = FailingPage::expired(audit, name, STALE_ALLOWED, failing).await;
     let before = page.case.loads();
     page.fail(true);

@@ -347,7 +347,7 @@ fn user_in(headers: &HeaderMap) -> &str {
     value.rsplit([' ', '=']).next().unwrap_or_default()
 }
 
-/// True for a page of another user. A page without an owner is everybody's.
+/// True for a page of another user. A page without an owner is for all users.
 fn is_anothers(request: &UserRequest) -> bool {
     request.page().is_ok_and(|page| !page.owner.is_empty() && page.owner != user_in(&request.headers))
 }

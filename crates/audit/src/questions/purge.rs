@@ -21,8 +21,8 @@ use crate::{
 };
 
 const PURGED_LOAD: Duration = Duration::from_millis(1_500);
-/// Interval of the requests after a purge.
-const INTERVAL: Duration = Duration::from_millis(20);
+/// Between the requests after a purge.
+const PAUSE: Duration = Duration::from_millis(20);
 const REQUESTS_AFTER: usize = 50;
 const BURST: usize = 100;
 const LANGUAGES: [&str; 3] = ["de", "fr", "en"];
@@ -132,7 +132,7 @@ async fn removes(audit: &Audit<'_>) -> Answer {
     let mut after = Vec::new();
     for _ in 0..REQUESTS_AFTER {
         after.push(audit.users.get(&path).await);
-        audit.users.wait(INTERVAL).await;
+        audit.users.wait(PAUSE).await;
     }
     let old: Vec<_> = after.iter().filter(|request| request.load() == Some(stored)).collect();
     let failures = Failures::of(&after);
@@ -186,12 +186,12 @@ async fn during_refresh(audit: &Audit<'_>) -> Answer {
 /// A purge after this load has begun and before it has ended, and two users after the purge: one at once, one when the load has ended.
 async fn purged_during_load(audit: &Audit<'_>, case: &Case, loads: usize) -> Answer {
     let path = case.path("page");
-    let purge_meanwhile = async {
+    let purge_during_load = async {
         let has_begun = have_loads_begun(audit, case, loads).await;
         let purged = purge(audit, &path).await;
         (has_begun, purged, audit.users.get(&path).await)
     };
-    let (_, (has_begun, purged, at_once)) = join(audit.users.get(&path), purge_meanwhile).await;
+    let (_, (has_begun, purged, at_once)) = join(audit.users.get(&path), purge_during_load).await;
     // The load may go on without a user.
     audit.users.wait(PURGED_LOAD + Duration::from_millis(300)).await;
     let later = audit.users.get(&path).await;

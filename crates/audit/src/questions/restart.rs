@@ -1,4 +1,4 @@
-//! The server is restarted, or reads its configuration anew, while users ask.
+//! The server is restarted, or reloads its configuration, while users ask.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::{
 pub(super) const QUESTIONS: &[Question] = &[
     Question::new(
         "restart.reload",
-        "The configuration is read anew while users ask for 20 stored pages",
+        "The configuration is reloaded while users ask for 20 stored pages",
         |audit| Box::pin(reload(audit)),
     )
     .needs(Needs::Reload),
@@ -31,7 +31,7 @@ pub(super) const QUESTIONS: &[Question] = &[
 ];
 
 const PAGES: usize = 20;
-const BETWEEN_REQUESTS: Duration = Duration::from_millis(10);
+const PAUSE: Duration = Duration::from_millis(10);
 /// After the change, for a server that follows it a moment later.
 const AFTERWARDS: Duration = Duration::from_secs(1);
 
@@ -108,7 +108,7 @@ async fn asked_during<T>(
         while !is_over.get() {
             let path = case.path(&(requests.len() % PAGES).to_string());
             requests.push(audit.users.get(&path).await);
-            audit.users.wait(BETWEEN_REQUESTS).await;
+            audit.users.wait(PAUSE).await;
         }
         requests
     };
