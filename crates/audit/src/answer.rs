@@ -14,7 +14,7 @@ pub enum Mark {
     Good,
     /// The origin or the users suffer, and no answer is wrong.
     Weak,
-    /// A rule of HTTP is broken: somebody gets an answer that is not theirs, not whole or too old.
+    /// A rule is broken: a user gets another user's answer, a broken or an old one.
     Wrong,
     /// It could not be examined.
     Unknown,
@@ -57,11 +57,8 @@ impl Answer {
     }
 }
 
-/// `1 load`, `2 loads`, `no load`
+/// `0 loads`, `1 load`, `2 loads`
 pub(crate) fn counted(count: usize, noun: &str) -> String {
-    match count {
-        0 => format!("no {noun}"),
-        1 => format!("1 {noun}"),
-        count => format!("{count} {noun}s"),
-    }
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
 }

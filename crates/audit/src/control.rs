@@ -29,13 +29,13 @@ pub struct Purge {
 
 /// A server that the audit can restart and measure.
 pub trait Server: Debug + Send + Sync {
-    /// Starts it anew with the same configuration, and awaits that it accepts connections.
+    /// Starts it again with the same configuration, and awaits that it accepts connections.
     fn restart(&self) -> Result<(), String>;
 
-    /// True if it has a way to read its configuration anew.
+    /// True if it has a way to reload its configuration.
     fn can_reload(&self) -> bool;
 
-    /// It begins to read its configuration anew, if it can.
+    /// It begins to reload its configuration, if it can.
     fn reload(&self);
 
     /// Its resident memory, with that of its children. `None`: it is not known.
@@ -52,7 +52,7 @@ pub struct Control {
     pub reset: Option<String>,
 }
 
-/// A server's process, and the signal with which it reads its configuration anew.
+/// A server's process, and the signal with which it reloads its configuration.
 #[derive(Debug)]
 pub struct StartedServer {
     process: Mutex<ProgramServer>,

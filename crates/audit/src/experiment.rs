@@ -3,6 +3,7 @@
 use crate::{
     answer::Mark,
     compare::{EarlierAnswer, EarlierAudit},
+    questions::STALE_ALLOWED,
 };
 
 /// The part of an experiment that belongs to a question.
@@ -15,8 +16,6 @@ struct Asked {
     text: &'static str,
     expect: &'static str,
 }
-
-const STALE_ALLOWED: &str = "max-age=1, stale-while-revalidate=60, stale-if-error=60";
 
 /// The loads are those of the question, or last longer. Questions about owners, variants, broken bodies and purges have none: the origin
 /// of an experiment serves the same page to all.

@@ -15,7 +15,7 @@ use stockade_services::{ProgramServer, ServiceError, Signal, path_or_name};
 pub struct Preset {
     pub name: &'static str,
     pub summary: &'static str,
-    /// The signal with which it reads its configuration anew.
+    /// The signal with which it reloads its configuration.
     reload: Option<Signal>,
     /// The request that removes a page, if its configuration allows one.
     purge: Option<&'static str>,

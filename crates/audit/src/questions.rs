@@ -1,5 +1,6 @@
 //! The questions of an audit, one file for each group.
 
+mod failures;
 mod freshness;
 mod herd;
 mod integrity;
@@ -12,20 +13,28 @@ mod restart;
 mod tally;
 mod variants;
 
-use std::{future::Future, pin::Pin};
+use std::{future::Future, pin::Pin, time::Duration};
 
-use crate::{answer::Answer, setup::Audit};
+use crate::{answer::Answer, setup::Audit, users::UserRequest};
+
+/// From the load of a page with `max-age=1` until it has expired, also in a cache that counts whole seconds.
+const EXPIRY: Duration = Duration::from_millis(2_500);
+/// Long enough that requests sent at once wait for the same load.
+const SHORT_LOAD: Duration = Duration::from_millis(100);
+/// Short enough for lifetimes and outages of seconds.
+const BETWEEN_REQUESTS: Duration = Duration::from_millis(250);
+/// An expired page is allowed during a refresh and an outage.
+pub(crate) const STALE_ALLOWED: &str = "max-age=1, stale-while-revalidate=60, stale-if-error=60";
 
 /// A question about a cache, with the test that answers it.
 pub struct Question {
     /// `GROUP.NAME`, in JSON and for `--fail-on`.
     pub id: &'static str,
     pub text: &'static str,
-    /// The rule that a wrong answer breaks, such as `RFC 9111, 3.5`; empty: a cache may do as it likes.
+    /// The rule that a wrong answer breaks, such as `RFC 9111, 3.5`; empty: no rule decides.
     pub rule: &'static str,
     pub(crate) needs: Needs,
-    /// Few requests and long waits: it is examined at the same time as the others of its group of this kind, before the rest, which
-    /// follow one another.
+    /// Few requests and long waits. Such questions of a group are examined at the same time, before the others, which follow one another.
     pub(crate) mostly_waits: bool,
     pub(crate) ask: Ask,
 }
@@ -39,7 +48,7 @@ pub(crate) enum Needs {
     Purge,
     /// A server that the audit started.
     Server,
-    /// A server that the audit started, and that can read its configuration anew.
+    /// A server that the audit started, and that can reload its configuration.
     Reload,
 }
 
@@ -69,17 +78,40 @@ pub(crate) fn groups() -> impl Iterator<Item = (&'static str, &'static [Question
 
 type Ask = for<'a> fn(&'a Audit<'a>) -> Pin<Box<dyn Future<Output = Answer> + 'a>>;
 
-/// A question that is examined at the same time as the others of its group, with few requests and long waits.
-const fn waiting(id: &'static str, text: &'static str, rule: &'static str, ask: Ask) -> Question {
-    Question { id, text, rule, needs: Needs::Requests, mostly_waits: true, ask }
-}
-
-/// A question that is examined alone, about a matter that no rule decides.
-const fn busy(id: &'static str, text: &'static str, ask: Ask) -> Question {
-    Question { id, text, rule: "", needs: Needs::Requests, mostly_waits: false, ask }
+/// One user's requests for this long, each `BETWEEN_REQUESTS` after the one before was answered.
+async fn requests_for(
+    audit: &Audit<'_>,
+    path: &str,
+    patience: Duration,
+    duration: Duration,
+) -> Vec<UserRequest> {
+    let until = audit.users.now() + duration;
+    let mut requests = Vec::new();
+    while audit.users.now() < until {
+        requests.push(audit.users.ask(path).patience(patience).send().await);
+        audit.users.wait(BETWEEN_REQUESTS).await;
+    }
+    requests
 }
 
 impl Question {
+    /// A question about a matter that no rule decides, which needs requests alone. It is examined by itself.
+    pub(crate) const fn new(id: &'static str, text: &'static str, ask: Ask) -> Self {
+        Self { id, text, rule: "", needs: Needs::Requests, mostly_waits: false, ask }
+    }
+
+    pub(crate) const fn rule(self, rule: &'static str) -> Self {
+        Self { rule, ..self }
+    }
+
+    pub(crate) const fn needs(self, needs: Needs) -> Self {
+        Self { needs, ..self }
+    }
+
+    const fn mostly_waits(self) -> Self {
+        Self { mostly_waits: true, ..self }
+    }
+
     #[must_use]
     pub fn group(&self) -> &'static str {
         self.id.split('.').next().unwrap_or_default()

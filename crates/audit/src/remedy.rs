@@ -2,88 +2,44 @@
 
 use crate::answer::Mark;
 
-/// By server and question. Sources: the documentation of `ngx_http_proxy_module`, of `HAProxy` 2.6 (section 6, Cache), of Varnish 7.1
-/// (built-in VCL, grace), of Squid 5 (`collapsed_forwarding`) and of Traffic Server 9.2 (`proxy.config.http.cache`).
+/// By server, then in the order of the questions, for nginx 1.22, Varnish 7.1, `HAProxy` 2.6, Squid 5 and Traffic Server 9.2. Some rows
+/// were tried on these servers; the others are from memory of their documentation. The table does not tell them apart.
 const REMEDIES: &[(&str, &str, &str)] = &[
-    ("nginx", "herd.cold", "proxy_cache_lock on;"),
+    ("nginx", "herd.cold", NGINX_LOCK),
     (
         "nginx",
         "herd.expired",
         "proxy_cache_use_stale updating; proxy_cache_background_update on; proxy_cache_lock on;",
     ),
-    ("nginx", "herd.slow", "proxy_cache_lock on; proxy_cache_lock_timeout 60s; proxy_cache_lock_age 60s;"),
     (
         "nginx",
         "herd.uncacheable",
         "proxy_cache_bypass or proxy_no_cache for such paths: proxy_cache_lock makes users wait",
     ),
+    ("nginx", "herd.slow", "proxy_cache_lock on; proxy_cache_lock_timeout 60s; proxy_cache_lock_age 60s;"),
     ("nginx", "herd.leader-stalls", "proxy_cache_lock_age 2s; proxy_read_timeout 5s;"),
-    ("nginx", "herd.leader-reset", "proxy_cache_lock on;"),
+    ("nginx", "herd.leader-reset", NGINX_LOCK),
     ("nginx", "herd.leader-cancelled", "proxy_ignore_client_abort on; proxy_cache_lock on;"),
-    ("varnish", "herd.leader-stalls", "set bereq.first_byte_timeout = 5s; in vcl_backend_fetch"),
-    ("varnish", "herd.expired", "set beresp.grace = 1h; in vcl_backend_response"),
-    (
-        "varnish",
-        "herd.uncacheable",
-        "set beresp.uncacheable = true; set beresp.ttl = 2m; in vcl_backend_response (hit-for-miss)",
-    ),
-    (
-        "haproxy",
-        "herd.cold",
-        "HAProxy's cache does not coalesce: put Varnish, nginx or stockade proxy behind it",
-    ),
-    (
-        "haproxy",
-        "herd.expired",
-        "HAProxy's cache does not coalesce: put Varnish, nginx or stockade proxy behind it",
-    ),
-    (
-        "haproxy",
-        "herd.slow",
-        "HAProxy's cache does not coalesce: put Varnish, nginx or stockade proxy behind it",
-    ),
-    ("squid", "herd.cold", "collapsed_forwarding on"),
-    ("squid", "herd.expired", "collapsed_forwarding on"),
-    ("squid", "herd.slow", "collapsed_forwarding on"),
-    ("squid", "herd.leader-cancelled", "collapsed_forwarding on; quick_abort_min -1 KB"),
-    (
-        "trafficserver",
-        "herd.cold",
-        "CONFIG proxy.config.http.cache.open_write_fail_action INT 5; CONFIG proxy.config.cache.enable_read_while_writer INT 1",
-    ),
-    ("trafficserver", "herd.expired", "CONFIG proxy.config.http.cache.open_write_fail_action INT 5"),
-    // The outage, freshness and restart of each: the same sources, `http_stale` of HAProxy's cache, which it lacks, and the release notes
-    // of Varnish 6.4 (stale-while-revalidate becomes grace).
     ("nginx", "outage.errors", NGINX_STALE),
     ("nginx", "outage.reset", NGINX_STALE),
     ("nginx", "outage.silence", "proxy_cache_use_stale error timeout updating; proxy_read_timeout 2s;"),
-    ("nginx", "outage.slow", "proxy_cache_use_stale updating; proxy_cache_background_update on;"),
+    ("nginx", "outage.slow", NGINX_REFRESH),
     ("nginx", "outage.flapping", NGINX_STALE),
     ("nginx", "freshness.validation", "proxy_cache_revalidate on;"),
-    (
-        "nginx",
-        "freshness.stale-while-revalidate",
-        "proxy_cache_use_stale updating; proxy_cache_background_update on;",
-    ),
-    ("varnish", "outage.errors", VARNISH_ABANDON),
-    ("varnish", "outage.flapping", VARNISH_ABANDON),
-    (
-        "varnish",
-        "outage.must-revalidate",
-        "if (beresp.http.Cache-Control ~ \"must-revalidate\") { set beresp.grace = 0s; } in vcl_backend_response",
-    ),
-    (
-        "varnish",
-        "freshness.expires-0",
-        "if (beresp.http.Expires == \"0\") { set beresp.uncacheable = true; } in vcl_backend_response",
-    ),
-    ("varnish", "freshness.heuristic", "varnishd -p default_ttl=0"),
-    ("varnish", "freshness.no-lifetime", "varnishd -p default_ttl=0"),
-    ("trafficserver", "outage.silence", "CONFIG proxy.config.http.transaction_no_activity_timeout_out INT 2"),
-    ("trafficserver", "outage.reset", "CONFIG proxy.config.http.connect_attempts_max_retries INT 0"),
-    ("trafficserver", "outage.stale-limit", "CONFIG proxy.config.http.cache.max_stale_age INT 0"),
-    ("squid", "freshness.heuristic", "refresh_pattern . 0 10% 4320"),
-    // Integrity, purges and limits.
+    ("nginx", "freshness.stale-while-revalidate", NGINX_REFRESH),
+    ("nginx", "privacy.authorization", NGINX_NO_AUTHORIZATION),
+    ("nginx", "privacy.private", NGINX_CACHE_CONTROL),
+    ("nginx", "privacy.no-store", NGINX_CACHE_CONTROL),
+    ("nginx", "privacy.zero-lifetime", NGINX_CACHE_CONTROL),
+    ("nginx", "privacy.cookies", "proxy_cache_bypass $http_cookie; proxy_no_cache $http_cookie;"),
+    ("nginx", "privacy.set-cookie", "remove Set-Cookie from proxy_ignore_headers"),
+    ("nginx", "privacy.qualified", "remove Cache-Control and Set-Cookie from proxy_ignore_headers"),
+    ("nginx", "privacy.many-users", NGINX_NO_AUTHORIZATION),
+    ("nginx", "variants.vary", NGINX_VARY),
+    ("nginx", "variants.vary-star", NGINX_VARY),
+    ("nginx", "variants.encodings", NGINX_VARY),
+    ("nginx", "variants.many", NGINX_VARY),
+    ("nginx", "variants.304-fields", "proxy_cache_revalidate off;"),
     ("nginx", "integrity.chunked-cut", "proxy_http_version 1.1; proxy_set_header Connection \"\";"),
     ("nginx", "integrity.error-stored", "proxy_cache_valid without `any`, 500 and 503"),
     ("nginx", "integrity.gone", "proxy_cache_use_stale without http_404"),
@@ -99,72 +55,58 @@ const REMEDIES: &[(&str, &str, &str)] = &[
         "proxy_buffer_size 16k; proxy_buffers 8 16k; large_client_header_buffers 4 16k;",
     ),
     ("nginx", "limits.long-url", "large_client_header_buffers 4 16k;"),
+    ("nginx", "keys.query", NGINX_KEY),
+    ("nginx", "keys.slashes", NGINX_KEY),
+    ("nginx", "keys.long", NGINX_KEY),
+    ("nginx", "keys.host", NGINX_KEY),
+    ("nginx", "keys.unkeyed", "proxy_set_header X-Forwarded-Host \"\"; and the same for each of the others"),
+    ("nginx", "keys.methods", "proxy_cache_methods GET HEAD;"),
+    ("varnish", "herd.expired", "set beresp.grace = 1h; in vcl_backend_response"),
+    (
+        "varnish",
+        "herd.uncacheable",
+        "set beresp.uncacheable = true; set beresp.ttl = 2m; in vcl_backend_response (hit-for-miss)",
+    ),
+    ("varnish", "herd.leader-stalls", "set bereq.first_byte_timeout = 5s; in vcl_backend_fetch"),
+    ("varnish", "outage.errors", VARNISH_ABANDON),
+    (
+        "varnish",
+        "outage.must-revalidate",
+        "if (beresp.http.Cache-Control ~ \"must-revalidate\") { set beresp.grace = 0s; } in vcl_backend_response",
+    ),
+    ("varnish", "outage.flapping", VARNISH_ABANDON),
+    (
+        "varnish",
+        "freshness.expires-0",
+        "if (beresp.http.Expires == \"0\") { set beresp.uncacheable = true; } in vcl_backend_response",
+    ),
+    ("varnish", "freshness.heuristic", VARNISH_TTL),
+    ("varnish", "freshness.no-lifetime", VARNISH_TTL),
+    (
+        "varnish",
+        "privacy.authorization",
+        "do not return (hash) in vcl_recv for requests with Authorization: the built-in VCL passes them",
+    ),
+    (
+        "varnish",
+        "privacy.cookies",
+        "do not return (hash) in vcl_recv for requests with Cookie: the built-in VCL passes them",
+    ),
     (
         "varnish",
         "purge.post",
         "ban(\"req.url == \" + bereq.url); in vcl_backend_response if bereq.method is POST, PUT or DELETE",
     ),
-    ("varnish", "limits.many-fields", "varnishd -p http_max_hdr=256"),
     ("varnish", "limits.long-field", "varnishd -p http_req_hdr_len=16k -p http_resp_hdr_len=16k"),
-    (
-        "haproxy",
-        "integrity.connection-fields",
-        "http-request del-header NAME, and http-response del-header NAME before cache-store",
-    ),
-    (
-        "haproxy",
-        "integrity.post-retry",
-        "http-request disable-l7-retry if METH_POST, or retry-on without empty-response",
-    ),
-    ("haproxy", "limits.large", "total-max-size 256 and max-object-size 67108864 in the cache section"),
-    ("haproxy", "limits.many-fields", "tune.http.maxhdr 256"),
-    ("haproxy", "limits.long-field", "tune.bufsize 32768"),
-    ("squid", "integrity.error-stored", "negative_ttl 0 seconds"),
-    ("squid", "limits.large", "maximum_object_size 64 MB; maximum_object_size_in_memory 64 MB"),
-    ("trafficserver", "integrity.error-stored", "CONFIG proxy.config.http.negative_caching_enabled INT 0"),
-    // Privacy, variants and keys: also `header_rewrite` of Traffic Server, and `cache` and `request_header_access` of Squid.
-    (
-        "nginx",
-        "privacy.authorization",
-        "proxy_cache_bypass $http_authorization; proxy_no_cache $http_authorization;",
-    ),
-    (
-        "nginx",
-        "privacy.many-users",
-        "proxy_cache_bypass $http_authorization; proxy_no_cache $http_authorization;",
-    ),
-    ("nginx", "privacy.cookies", "proxy_cache_bypass $http_cookie; proxy_no_cache $http_cookie;"),
-    ("nginx", "privacy.private", "remove Cache-Control from proxy_ignore_headers"),
-    ("nginx", "privacy.no-store", "remove Cache-Control from proxy_ignore_headers"),
-    ("nginx", "privacy.zero-lifetime", "remove Cache-Control from proxy_ignore_headers"),
-    ("nginx", "privacy.qualified", "remove Cache-Control and Set-Cookie from proxy_ignore_headers"),
-    ("nginx", "privacy.set-cookie", "remove Set-Cookie from proxy_ignore_headers"),
-    ("nginx", "variants.vary", "remove Vary from proxy_ignore_headers"),
-    ("nginx", "variants.vary-star", "remove Vary from proxy_ignore_headers"),
-    ("nginx", "variants.encodings", "remove Vary from proxy_ignore_headers"),
-    ("nginx", "variants.many", "remove Vary from proxy_ignore_headers"),
-    ("nginx", "variants.304-fields", "proxy_cache_revalidate off;"),
-    ("nginx", "keys.query", "proxy_cache_key $scheme$host$request_uri;"),
-    ("nginx", "keys.slashes", "proxy_cache_key $scheme$host$request_uri;"),
-    ("nginx", "keys.long", "proxy_cache_key $scheme$host$request_uri;"),
-    ("nginx", "keys.host", "proxy_cache_key $scheme$host$request_uri;"),
-    ("nginx", "keys.unkeyed", "proxy_set_header X-Forwarded-Host \"\"; and the same for each of the others"),
-    ("nginx", "keys.methods", "proxy_cache_methods GET HEAD;"),
-    (
-        "varnish",
-        "privacy.authorization",
-        "no return (hash) in vcl_recv for requests with Authorization: the built-in VCL passes them",
-    ),
-    (
-        "varnish",
-        "privacy.cookies",
-        "no return (hash) in vcl_recv for requests with Cookie: the built-in VCL passes them",
-    ),
+    ("varnish", "limits.many-fields", "varnishd -p http_max_hdr=256"),
     (
         "varnish",
         "keys.unkeyed",
         "unset req.http.X-Forwarded-Host; in vcl_recv, and the same for each of the others",
     ),
+    ("haproxy", "herd.cold", HAPROXY_LOADS_EACH),
+    ("haproxy", "herd.expired", HAPROXY_LOADS_EACH),
+    ("haproxy", "herd.slow", HAPROXY_LOADS_EACH),
     (
         "haproxy",
         "privacy.cookies",
@@ -176,27 +118,39 @@ const REMEDIES: &[(&str, &str, &str)] = &[
         "privacy.qualified",
         "http-response cache-store pages if !{ res.fhdr(cache-control) -m sub private= }",
     ),
+    ("haproxy", "variants.vary", HAPROXY_VARY),
     (
         "haproxy",
         "variants.encodings",
         "process-vary on; http-request set-header Accept-Encoding identity if !{ req.hdr(accept-encoding) -m found } before cache-use",
     ),
+    ("haproxy", "variants.many", HAPROXY_VARY),
     (
         "haproxy",
-        "variants.vary",
-        "process-vary on is for Accept-Encoding and Referer: HAProxy stores no page that varies by another field",
+        "integrity.post-retry",
+        "http-request disable-l7-retry if METH_POST, or retry-on without empty-response",
     ),
     (
         "haproxy",
-        "variants.many",
-        "process-vary on is for Accept-Encoding and Referer: HAProxy stores no page that varies by another field",
+        "integrity.connection-fields",
+        "http-request del-header NAME, and http-response del-header NAME before cache-store",
     ),
+    ("haproxy", "limits.large", "total-max-size 256 and max-object-size 67108864 in the cache section"),
+    ("haproxy", "limits.long-field", "tune.bufsize 32768"),
+    ("haproxy", "limits.many-fields", "tune.http.maxhdr 256"),
     (
         "haproxy",
         "keys.unkeyed",
         "http-request del-header X-Forwarded-Host before cache-use, and the same for each of the others",
     ),
+    ("squid", "herd.cold", SQUID_COALESCING),
+    ("squid", "herd.expired", SQUID_COALESCING),
+    ("squid", "herd.slow", SQUID_COALESCING),
+    ("squid", "herd.leader-cancelled", "collapsed_forwarding on; quick_abort_min -1 KB"),
+    ("squid", "freshness.heuristic", "refresh_pattern . 0 10% 4320"),
     ("squid", "privacy.cookies", "acl cookies req_header Cookie . and cache deny cookies"),
+    ("squid", "integrity.error-stored", "negative_ttl 0 seconds"),
+    ("squid", "limits.large", "maximum_object_size 64 MB; maximum_object_size_in_memory 64 MB"),
     (
         "squid",
         "keys.unkeyed",
@@ -204,11 +158,21 @@ const REMEDIES: &[(&str, &str, &str)] = &[
     ),
     (
         "trafficserver",
+        "herd.cold",
+        "CONFIG proxy.config.http.cache.open_write_fail_action INT 5; CONFIG proxy.config.cache.enable_read_while_writer INT 1",
+    ),
+    ("trafficserver", "herd.expired", "CONFIG proxy.config.http.cache.open_write_fail_action INT 5"),
+    ("trafficserver", "outage.reset", "CONFIG proxy.config.http.connect_attempts_max_retries INT 0"),
+    ("trafficserver", "outage.silence", "CONFIG proxy.config.http.transaction_no_activity_timeout_out INT 2"),
+    ("trafficserver", "outage.stale-limit", "CONFIG proxy.config.http.cache.max_stale_age INT 0"),
+    (
+        "trafficserver",
         "privacy.authorization",
         "header_rewrite.so with the rule: cond %{READ_RESPONSE_HDR_HOOK} [AND] cond %{CLIENT-HEADER:Authorization} /./ set-header Cache-Control private",
     ),
     ("trafficserver", "privacy.cookies", "CONFIG proxy.config.http.cache.cache_responses_to_cookies INT 0"),
     ("trafficserver", "variants.many", "CONFIG proxy.config.cache.limits.http.max_alts INT 200"),
+    ("trafficserver", "integrity.error-stored", "CONFIG proxy.config.http.negative_caching_enabled INT 0"),
     (
         "trafficserver",
         "keys.unkeyed",
@@ -216,12 +180,42 @@ const REMEDIES: &[(&str, &str, &str)] = &[
     ),
 ];
 
+const NGINX_CACHE_CONTROL: &str = "remove Cache-Control from proxy_ignore_headers";
+const NGINX_KEY: &str = "proxy_cache_key $scheme$host$request_uri;";
+const NGINX_LOCK: &str = "proxy_cache_lock on;";
+const NGINX_NO_AUTHORIZATION: &str =
+    "proxy_cache_bypass $http_authorization; proxy_no_cache $http_authorization;";
+const NGINX_REFRESH: &str = "proxy_cache_use_stale updating; proxy_cache_background_update on;";
 const NGINX_STALE: &str = "proxy_cache_use_stale error timeout updating http_500 http_502 http_503 http_504;";
+const NGINX_VARY: &str = "remove Vary from proxy_ignore_headers";
 const VARNISH_ABANDON: &str = "if (beresp.status >= 500 && bereq.is_bgfetch) { return (abandon); } in vcl_backend_response, and a longer beresp.grace";
+const VARNISH_TTL: &str = "varnishd -p default_ttl=0";
+const HAPROXY_LOADS_EACH: &str =
+    "HAProxy's cache does not coalesce: put Varnish, nginx or stockade proxy behind it";
+const HAPROXY_VARY: &str =
+    "process-vary on is for Accept-Encoding and Referer: HAProxy stores no page that varies by another field";
+const SQUID_COALESCING: &str = "collapsed_forwarding on";
 
 /// The remedy for an answer that is not the best, if the server is known to have one.
 pub(crate) fn remedy(server: Option<&str>, question: &str, mark: Mark) -> Option<&'static str> {
     let is_needed = matches!(mark, Mark::Weak | Mark::Wrong);
     let is_it = |(name, id, _): &&(&str, &str, &str)| Some(*name) == server && *id == question;
     REMEDIES.iter().filter(|_| is_needed).find(is_it).map(|(_, _, remedy)| *remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_sorted_by_server_and_question() {
+        let place = |id: &str| crate::questions().position(|question| question.id == id).expect("a question");
+        let servers = ["nginx", "varnish", "haproxy", "squid", "trafficserver"];
+        let keys: Vec<_> = REMEDIES
+            .iter()
+            .map(|(server, id, _)| (servers.iter().position(|name| name == server), place(id)))
+            .collect();
+        assert!(keys.iter().all(|(server, _)| server.is_some()));
+        assert!(keys.windows(2).all(|pair| pair[0] < pair[1]), "{keys:?}");
+    }
 }

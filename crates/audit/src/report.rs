@@ -18,7 +18,7 @@ use stockade_model::{
 pub use json::{SCHEMA, render as json};
 
 use crate::{
-    answer::{Answer, Mark},
+    answer::{Answer, Mark, counted},
     compare::{AnswerChange, AuditComparison, ChangeKind},
     fail_on::FailingAnswer,
     questions::Question,
@@ -78,8 +78,7 @@ impl AuditReport {
 
     /// `7 questions in 15.2s`
     fn extent(&self) -> String {
-        let plural = if self.answers.len() == 1 { "" } else { "s" };
-        format!("{} question{plural} in {}", self.answers.len(), format_span(self.took))
+        format!("{} in {}", counted(self.answers.len(), "question"), format_span(self.took))
     }
 
     /// The marks that answers have, with their number.

@@ -113,7 +113,7 @@ impl AuditOrigin {
         self.origin.address
     }
 
-    /// Asks questions about a cache. `progress` is told of each group before it begins.
+    /// Asks questions about a cache. `progress` gets the name of each group before its first question.
     ///
     /// # Errors
     /// The cache does not answer, has another origin, or stores nothing; it cannot be emptied; or the users cannot trust certificates.

@@ -17,7 +17,7 @@ pub(crate) struct Stamp {
     pub(crate) path: String,
     /// The number of the load within its case, from 0.
     pub(crate) load: usize,
-    /// The user whose page it is; empty: everybody's.
+    /// The user whose page it is; empty: the page of all users.
     pub(crate) owner: String,
     /// Empty: the only one.
     pub(crate) variant: String,

@@ -25,10 +25,10 @@ use crate::{
     truth::{Example, Truth, Violation},
 };
 
-/// The largest response that is kept.
+/// The largest response that a user takes.
 const RESPONSE_BYTES_MAX: usize = 96 << 20;
 /// The time that a user waits, unless a test needs another.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Sends requests to the cache, and checks each response against the page that the origin sent.
 pub(crate) struct Users {
@@ -119,8 +119,15 @@ impl Users {
         self.connector.tcp().await
     }
 
-    /// Counts a false answer, and keeps the first of its kind. `rule`: where the rule stands, such as `RFC 9111, 3.5`.
+    /// Counts a false answer, and keeps the first of its kind, unless its body was counted when it arrived. `rule`: where the rule
+    /// stands, such as `RFC 9111, 3.5`.
     pub(crate) fn found(&self, violation: Violation, request: &UserRequest, rule: &'static str) {
+        if request.body_fault().is_none() {
+            self.count(violation, request, rule);
+        }
+    }
+
+    fn count(&self, violation: Violation, request: &UserRequest, rule: &'static str) {
         self.truth.borrow_mut().add(violation, || request.example(rule));
     }
 
@@ -129,18 +136,11 @@ impl Users {
         self.truth.borrow().clone()
     }
 
-    /// A response is false, whatever its test is about, if it has a part of a page, or another page than that of its path.
+    /// Counts the request, and its response as false if it has a broken page, whatever its test is about.
     fn check(&self, request: &UserRequest) {
         self.truth.borrow_mut().requests += 1;
-        let Ok(response) = &request.result else { return };
-        let is_whole = response.status() == 200 && request.method == Method::GET;
-        if !is_whole || response.headers().contains_key(CONTENT_ENCODING) {
-            return;
-        }
-        match request.page() {
-            Ok(_) | Err(BodyFault::NotStamped) => {}
-            Err(BodyFault::Truncated { .. }) => self.found(Violation::Truncated, request, "RFC 9112, 8"),
-            Err(BodyFault::Corrupt) => self.found(Violation::WrongBody, request, "RFC 9111, 4"),
+        if let Some((violation, rule)) = request.body_fault() {
+            self.count(violation, request, rule);
         }
     }
 }
@@ -216,6 +216,18 @@ impl UserRequest {
         Stamp::of(self.body())
     }
 
+    /// The fault of a body that has to be a whole page without a content coding.
+    fn body_fault(&self) -> Option<(Violation, &'static str)> {
+        if !self.is_ok() || self.method != Method::GET || self.field(CONTENT_ENCODING).is_some() {
+            return None;
+        }
+        match self.page() {
+            Ok(_) | Err(BodyFault::NotStamped) => None,
+            Err(BodyFault::Truncated { .. }) => Some((Violation::Truncated, "RFC 9112, 8")),
+            Err(BodyFault::Corrupt) => Some((Violation::WrongBody, "RFC 9111, 4")),
+        }
+    }
+
     /// The load whose page it got.
     pub(crate) fn load(&self) -> Option<usize> {
         self.page().ok().map(|page| page.load)
@@ -263,4 +275,32 @@ impl UserRequest {
 /// `NAME VALUE`; empty without a value.
 fn named(name: &str, value: &str) -> String {
     if value.is_empty() { String::new() } else { format!(",{name} {value}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(method: Method, body: Bytes, coding: Option<&'static str>) -> UserRequest {
+        let mut response = Response::new(body);
+        let coding = coding.map(|coding| (CONTENT_ENCODING, HeaderValue::from_static(coding)));
+        response.headers_mut().extend(coding);
+        let (path, headers, sent, took) = ("/a".to_owned(), HeaderMap::new(), Time::ZERO, Duration::ZERO);
+        UserRequest { method, path, headers, sent, took, result: Ok(response) }
+    }
+
+    #[test]
+    fn broken_bodies_are_faults_of_plain_pages_alone() {
+        let page = Stamp { path: "/a".to_owned(), bytes: 1_000, ..Stamp::default() }.body();
+        let part = page.slice(..500);
+        let fault = |method, body: &Bytes, coding| {
+            request(method, body.clone(), coding).body_fault().map(|(violation, _)| violation)
+        };
+        assert_eq!(fault(Method::GET, &page, None), None);
+        assert_eq!(fault(Method::GET, &part, None), Some(Violation::Truncated));
+        assert_eq!(fault(Method::GET, &[&page[..], b"x"].concat().into(), None), Some(Violation::WrongBody));
+        assert_eq!(fault(Method::HEAD, &part, None), None);
+        assert_eq!(fault(Method::GET, &part, Some("gzip")), None);
+        assert_eq!(fault(Method::GET, &Bytes::from_static(b"an error of the cache"), None), None);
+    }
 }

@@ -5,124 +5,136 @@
 
 use std::time::{Duration, SystemTime};
 
-use futures_util::future::join_all;
-use stockade_model::units::format_duration;
+use stockade_model::units::{format_duration, milliseconds};
 
+use super::{EXPIRY, failures::Failures, requests_for, tally::Tally, variants::fault_of_whole};
 use crate::{
-    answer::{Answer, Mark},
-    case::{Case, OriginRequest},
+    answer::{Answer, Mark, counted},
+    case::OriginRequest,
     page::Page,
-    questions::{Question, waiting},
+    questions::Question,
     setup::Audit,
     truth::Violation,
-    users::UserRequest,
+    users::{PATIENCE, UserRequest},
 };
 
 pub(super) const QUESTIONS: &[Question] = &[
-    waiting("freshness.max-age", "A page may be kept for 2 seconds (max-age)", "RFC 9111, 4.2", |audit| {
+    Question::new("freshness.max-age", "A page may be stored for 2 seconds (max-age)", |audit| {
         Box::pin(kept(audit, "max-age", Lifetime::Stated(TWO_SECONDS), |request| {
             Page::of(request).cache_control("max-age=2")
         }))
-    }),
-    waiting(
+    })
+    .rule("RFC 9111, 4.2")
+    .mostly_waits(),
+    Question::new(
         "freshness.s-maxage",
-        "A shared cache may keep it for 2 seconds (s-maxage), others for 60",
-        "RFC 9111, 5.2.2.10",
+        "A page may be stored for 2 seconds by a shared cache (s-maxage), for 60 by others",
         |audit| {
             Box::pin(kept(audit, "s-maxage", Lifetime::Stated(TWO_SECONDS), |request| {
                 Page::of(request).cache_control("max-age=60, s-maxage=2")
             }))
         },
-    ),
-    waiting("freshness.expires", "A page expires in 2 seconds (Expires)", "RFC 9111, 5.3", |audit| {
+    )
+    .rule("RFC 9111, 5.2.2.10")
+    .mostly_waits(),
+    Question::new("freshness.expires", "A page expires in 2 seconds (Expires)", |audit| {
         Box::pin(kept(audit, "expires", Lifetime::Stated(TWO_SECONDS), |request| {
             Page::of(request).field("expires", &date(TWO_SECONDS))
         }))
-    }),
-    waiting("freshness.expires-0", "A page has already expired (Expires: 0)", "RFC 9111, 5.3", |audit| {
+    })
+    .rule("RFC 9111, 5.3")
+    .mostly_waits(),
+    Question::new("freshness.expires-0", "A page has already expired (Expires: 0)", |audit| {
         Box::pin(kept(audit, "expires-0", Lifetime::Stated(Duration::ZERO), |request| {
             Page::of(request).field("expires", "0")
         }))
-    }),
-    waiting(
+    })
+    .rule("RFC 9111, 5.3")
+    .mostly_waits(),
+    Question::new(
         "freshness.clock",
         "The origin's clock is an hour ahead, and a page expires 2 seconds after its Date",
-        "RFC 9111, 4.2.1",
         |audit| {
             Box::pin(kept(audit, "clock", Lifetime::Stated(TWO_SECONDS), |request| {
                 let hour = Duration::from_hours(1);
                 Page::of(request).field("date", &date(hour)).field("expires", &date(hour + TWO_SECONDS))
             }))
         },
-    ),
-    waiting(
+    )
+    .rule("RFC 9111, 4.2.1")
+    .mostly_waits(),
+    Question::new(
         "freshness.age-of-origin",
         "A page with max-age=60 is 58 seconds old when it arrives (Age)",
-        "RFC 9111, 4.2.3",
         |audit| {
             Box::pin(kept(audit, "age-of-origin", Lifetime::Stated(TWO_SECONDS), |request| {
                 Page::of(request).cache_control("max-age=60").field("age", "58")
             }))
         },
-    ),
-    waiting(
+    )
+    .rule("RFC 9111, 4.2.3")
+    .mostly_waits(),
+    Question::new(
         "freshness.heuristic",
         "A page without a lifetime was changed 20 seconds ago (Last-Modified)",
-        "",
         |audit| {
             Box::pin(kept(audit, "heuristic", Lifetime::Heuristic(TWO_SECONDS), |request| {
                 let changed = SystemTime::UNIX_EPOCH + wall_clock() - Duration::from_secs(20);
                 Page::of(request).field("last-modified", &httpdate::fmt_http_date(changed))
             }))
         },
-    ),
-    waiting("freshness.no-lifetime", "A page says nothing about its lifetime", "", |audit| {
+    )
+    .mostly_waits(),
+    Question::new("freshness.no-lifetime", "A page states no lifetime", |audit| {
         Box::pin(kept(audit, "no-lifetime", Lifetime::Heuristic(Duration::ZERO), Page::of))
-    }),
-    waiting(
-        "freshness.no-cache",
-        "A page has to be validated before each use (no-cache)",
-        "RFC 9111, 5.2.2.4",
-        |audit| Box::pin(each_asked(audit, "no-cache", "no-cache")),
-    ),
-    waiting(
-        "freshness.max-age-0",
-        "A page is fresh for no time at all (max-age=0)",
-        "RFC 9111, 4.2",
-        |audit| Box::pin(each_asked(audit, "max-age-0", "max-age=0")),
-    ),
-    waiting(
+    })
+    .mostly_waits(),
+    Question::new("freshness.no-cache", "A page has to be validated before each use (no-cache)", |audit| {
+        Box::pin(each_asked(audit, "no-cache", "no-cache"))
+    })
+    .rule("RFC 9111, 5.2.2.4")
+    .mostly_waits(),
+    Question::new("freshness.max-age-0", "A page is stale when it arrives (max-age=0)", |audit| {
+        Box::pin(each_asked(audit, "max-age-0", "max-age=0"))
+    })
+    .rule("RFC 9111, 4.2")
+    .mostly_waits(),
+    Question::new(
         "freshness.two-lines",
         "A page has max-age=60 in one line of Cache-Control, and no-store in the next",
-        "RFC 9110, 5.3",
         |audit| {
             Box::pin(kept(audit, "two-lines", Lifetime::Stated(Duration::ZERO), |request| {
                 Page::of(request).cache_control("max-age=60").cache_control("no-store")
             }))
         },
-    ),
-    waiting("freshness.age", "A stored page is 3 seconds old: its Age", "RFC 9111, 4", |audit| {
+    )
+    .rule("RFC 9110, 5.3")
+    .mostly_waits(),
+    Question::new("freshness.age", "The Age field of a stored page that is 3 seconds old", |audit| {
         Box::pin(age(audit))
-    }),
-    waiting(
+    })
+    .rule("RFC 9111, 4")
+    .mostly_waits(),
+    Question::new(
         "freshness.validation",
         "A page with an entity tag has expired and is unchanged",
-        "RFC 9111, 4.3",
         |audit| Box::pin(validation(audit)),
-    ),
-    waiting(
+    )
+    .rule("RFC 9111, 4.3")
+    .mostly_waits(),
+    Question::new(
         "freshness.stale-while-revalidate",
         "An expired page may be served for 3 seconds while it is refreshed",
-        "RFC 5861, 3",
         |audit| Box::pin(stale_while_revalidate(audit)),
-    ),
+    )
+    .rule("RFC 5861, 3")
+    .mostly_waits(),
 ];
 
 const TWO_SECONDS: Duration = Duration::from_secs(2);
 /// A cache may count whole seconds.
 const WHOLE_SECONDS: Duration = Duration::from_secs(1);
 const WATCHED: Duration = Duration::from_secs(6);
-const BETWEEN_REQUESTS: Duration = Duration::from_millis(250);
 
 /// The time for which a page may be served from the store.
 #[derive(Clone, Copy)]
@@ -135,7 +147,7 @@ enum Lifetime {
 /// Asks for a page for some seconds, and compares with its lifetime.
 async fn kept(audit: &Audit<'_>, name: &str, lifetime: Lifetime, page: fn(&OriginRequest) -> Page) -> Answer {
     let case = audit.case(name, page);
-    let requests = asked_for(audit, &case, WATCHED).await;
+    let requests = requests_for(audit, &case.path("page"), PATIENCE, WATCHED).await;
     let (loads, reused) = (case.loads(), requests.len().saturating_sub(case.loads()));
     let (limit, is_stated) = match lifetime {
         Lifetime::Stated(limit) => (limit, true),
@@ -146,47 +158,37 @@ async fn kept(audit: &Audit<'_>, name: &str, lifetime: Lifetime, page: fn(&Origi
     let shown = format_duration(limit);
     let answer = |mark, text: String| {
         let answer = Answer::new(mark, text).with("requests", requests.len()).with("loads", loads);
-        oldest.map_or(answer.clone(), |late| answer.with("late_ms", late.as_secs_f64() * 1e3))
+        oldest.map_or(answer.clone(), |late| answer.with("late_ms", milliseconds(late)))
     };
-    let failed = requests.iter().filter(|request| !request.is_ok()).count();
-    if failed > 0 {
-        return answer(Mark::Weak, format!("{failed} of {} requests failed.", requests.len()));
+    let failures = Failures::of(&requests);
+    if failures.some() {
+        return answer(Mark::Weak, failures.sentence());
     }
     if let Some(late) = oldest {
         let late = format_duration(late);
         if !is_stated {
             let text = match limit {
-                Duration::ZERO => format!("It was still served from the store after {late}."),
-                _ => format!("It was served from the store for {late} longer than a tenth of its age."),
+                Duration::ZERO => format!("The page was served from the store {late} after its first load."),
+                _ => format!("The page was served from the store for {late} longer than a tenth of its age."),
             };
             return answer(Mark::Weak, text);
         }
         for (request, _) in &overdue {
             audit.users.found(Violation::TooOld, request, "RFC 9111, 4.2.4");
         }
-        let text = format!("{} answers were too old, by up to {late}.", overdue.len());
+        let text = format!("{} of {} answers were too old, by up to {late}.", overdue.len(), requests.len());
         return answer(Mark::Wrong, text);
     }
     match (reused, limit.is_zero()) {
-        (0, true) => answer(Mark::Best, "Each request was sent on.".to_owned()),
+        (0, true) => answer(Mark::Best, "Each request was a load.".to_owned()),
         (0, false) => answer(
             if is_stated { Mark::Weak } else { Mark::Good },
-            format!("It was not kept: {loads} loads for {loads} requests."),
+            format!("The page was not stored: {} for {} requests.", counted(loads, "load"), requests.len()),
         ),
-        (_, _) => answer(Mark::Best, format!("{loads} loads; no answer was older than {shown}.")),
+        (_, _) => {
+            answer(Mark::Best, format!("{}; no answer was older than {shown}.", counted(loads, "load")))
+        }
     }
-}
-
-/// Requests for a page, one after another, for this long.
-async fn asked_for(audit: &Audit<'_>, case: &Case, watched: Duration) -> Vec<UserRequest> {
-    let path = case.path("page");
-    let until = audit.users.now() + watched;
-    let mut requests = Vec::new();
-    while audit.users.now() < until {
-        requests.push(audit.users.get(&path).await);
-        audit.users.wait(BETWEEN_REQUESTS).await;
-    }
-    requests
 }
 
 /// The answers that were older than a lifetime when they were asked for, and by how much. Their age counts from the moment when the
@@ -204,30 +206,29 @@ fn overdue(requests: &[UserRequest], lifetime: Duration) -> Vec<(&UserRequest, D
     requests.iter().filter_map(|request| Some((request, late(request)?))).collect()
 }
 
-/// Asks for a page four times, one after another: it has to be asked of the origin each time.
+/// Asks for a page four times, one after another. The cache has to ask the origin each time.
 async fn each_asked(audit: &Audit<'_>, name: &str, cache_control: &'static str) -> Answer {
     let case = audit.case(name, move |request| {
         Page::of(request).cache_control(cache_control).etag("\"a\"").bytes(10_000)
     });
-    let mut not_asked = 0;
-    let count = 4;
-    for number in 0..count {
+    let mut tally = Tally::default();
+    for _ in 0..4 {
+        let before = case.loads();
         let request = audit.users.get(&case.path("page")).await;
-        if request.is_ok() && case.loads() == number - not_asked {
-            audit.users.found(Violation::TooOld, &request, "RFC 9111, 4.2.4");
-            not_asked += 1;
-        }
-    }
-    if not_asked > 0 {
-        let text = format!("{not_asked} of {count} requests were answered without asking the origin.");
-        return Answer::new(Mark::Wrong, text).with("loads", case.loads());
+        let is_not_asked = request.is_ok() && case.loads() == before;
+        tally.add(audit, &request, is_not_asked.then_some((Violation::TooOld, "RFC 9111, 4.2.4")));
     }
     let conditional = case.seen().iter().filter(|request| request.field("if-none-match").is_some()).count();
     let text = match conditional {
-        0 => "Each request was sent on, and the whole page came back.".to_owned(),
-        _ => format!("Each request was sent on; {conditional} asked whether the page had changed."),
+        0 => "Each request was a load of the whole page.".to_owned(),
+        _ => format!(
+            "Each request was a load; {conditional} of them asked whether the page had changed (If-None-Match)."
+        ),
     };
-    Answer::new(Mark::Best, text).with("loads", case.loads()).with("conditional", conditional)
+    tally
+        .answer("requests were answered without asking the origin.", Mark::Best, &text)
+        .with("loads", case.loads())
+        .with("conditional", conditional)
 }
 
 async fn age(audit: &Audit<'_>) -> Answer {
@@ -236,8 +237,12 @@ async fn age(audit: &Audit<'_>) -> Answer {
     let first = audit.users.get(&path).await;
     audit.users.wait(Duration::from_secs(3)).await;
     let stored = audit.users.get(&path).await;
+    let failures = Failures::of([&first, &stored]);
+    if failures.some() {
+        return Answer::new(Mark::Unknown, failures.sentence());
+    }
     if case.loads() > 1 {
-        return Answer::new(Mark::Unknown, "The page was not kept.");
+        return Answer::new(Mark::Unknown, "The page was not stored.");
     }
     let loaded = case.seen().first().map_or(first.sent, |load| load.at);
     // At least and at most, in whole seconds.
@@ -249,7 +254,7 @@ async fn age(audit: &Audit<'_>) -> Answer {
         Answer::new(Mark::Wrong, text)
     };
     match age {
-        None => wrong("The response from the store has no Age.".to_owned()),
+        None => wrong("The response from the store has no Age field.".to_owned()),
         Some(Ok(age)) if (least..=most).contains(&age) => {
             Answer::new(Mark::Best, format!("Age: {age}.")).with("age_s", age)
         }
@@ -267,25 +272,28 @@ async fn validation(audit: &Audit<'_>) -> Answer {
     let path = case.path("page");
     audit.users.get(&path).await;
     audit.users.wait(TWO_SECONDS + WHOLE_SECONDS * 3 / 2).await;
-    let users = join_all([audit.users.get(&path)]).await;
-    // A cache that serves the old page meanwhile has asked a moment later.
+    let during = audit.users.get(&path).await;
+    // A cache that serves the old page during its refresh has asked the origin a moment later.
     audit.users.wait(WHOLE_SECONDS / 2).await;
     let after = audit.users.get(&path).await;
     let loads = case.loads();
     let is_conditional = case.seen().iter().skip(1).any(|request| request.field("if-none-match").is_some());
-    let is_whole = users.iter().chain([&after]).all(|request| request.is_ok() && request.page().is_ok());
-    let answer = |mark, text| Answer::new(mark, text).with("loads", loads);
-    match (is_whole, is_conditional) {
-        (false, _) => answer(Mark::Wrong, "A user got another response than the whole page."),
-        (true, true) if loads > 2 => answer(
-            Mark::Weak,
-            "The cache asks whether it has changed (If-None-Match), but does not keep it any longer.",
-        ),
-        (true, true) => {
-            answer(Mark::Best, "The cache asks whether it has changed (If-None-Match), and keeps it.")
-        }
-        (true, false) => answer(Mark::Weak, "The whole page is loaded again."),
+    let mut tally = Tally::default();
+    for request in [&during, &after] {
+        tally.add(audit, request, fault_of_whole(request));
     }
+    let (mark, text) = match is_conditional {
+        true if loads > 2 => (
+            Mark::Weak,
+            "The cache asks whether the page has changed (If-None-Match), but does not extend its lifetime.",
+        ),
+        true => (
+            Mark::Best,
+            "The cache asks whether the page has changed (If-None-Match), and extends its lifetime.",
+        ),
+        false => (Mark::Weak, "The whole page is loaded again."),
+    };
+    tally.answer("users got another response than the whole page.", mark, text).with("loads", loads)
 }
 
 async fn stale_while_revalidate(audit: &Audit<'_>) -> Answer {
@@ -296,9 +304,9 @@ async fn stale_while_revalidate(audit: &Audit<'_>) -> Answer {
     });
     let path = case.path("page");
     audit.users.get(&path).await;
-    audit.users.wait(TWO_SECONDS + WHOLE_SECONDS / 2).await;
+    audit.users.wait(EXPIRY).await;
     let in_time = audit.users.get(&path).await;
-    // From the refresh: its latency, its lifetime, its time as a stale page, and the second of whole seconds, twice.
+    // From the refresh: its latency, its lifetime, its time as a stale page, and one second more for each of the two times.
     audit.users.wait(Duration::from_millis(7_500)).await;
     let at = audit.users.now();
     let later = audit.users.get(&path).await;
@@ -308,7 +316,10 @@ async fn stale_while_revalidate(audit: &Audit<'_>) -> Answer {
     let answer = |mark, text: String| Answer::new(mark, text).with("loads", loads);
     if later_load.is_some_and(|load| load.at < at) {
         audit.users.found(Violation::TooOld, &later, "RFC 5861, 3");
-        return answer(Mark::Wrong, "An old page was served after its time as a stale one.".to_owned());
+        return answer(
+            Mark::Wrong,
+            "The old page was served after the time for which stale pages are allowed.".to_owned(),
+        );
     }
     if in_time.load() == Some(0) {
         return answer(
@@ -316,7 +327,12 @@ async fn stale_while_revalidate(audit: &Audit<'_>) -> Answer {
             "The user had the old page at once, while the cache loaded the new one.".to_owned(),
         );
     }
-    answer(Mark::Weak, format!("The user waited for the new page: {}.", format_duration(in_time.took)))
+    let text = if in_time.is_ok() {
+        format!("The user waited for the new page: {}.", format_duration(in_time.took))
+    } else {
+        format!("The user had no page: {}.", in_time.outcome())
+    };
+    answer(Mark::Weak, text)
 }
 
 /// A date this much later than now.

@@ -1,98 +1,67 @@
 //! Many users ask for one page at once: how often is it loaded, and how long do they wait?
 
-use std::{fmt::Write, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use futures_util::future::join;
-use stockade_model::units::format_duration;
+use stockade_model::units::{format_duration, milliseconds};
 use stockade_origin::ResponseEnding;
 
+use super::{EXPIRY, failures::Failures, privacy::NO_STORE};
 use crate::{
     answer::{Answer, Mark, counted},
     case::Case,
     page::Page,
-    questions::{Needs, Question},
+    questions::Question,
     setup::Audit,
+    truth::Violation,
     users::UserRequest,
 };
 
 const USERS: usize = 200;
-/// Where each of them may become a load that takes long.
+/// The users if each of their requests may become a long load.
 const FEW_USERS: usize = 50;
-const LOAD_TIME: Duration = Duration::from_secs(1);
-const PATIENCE: Duration = Duration::from_secs(30);
-/// From the first request until the others follow it.
+const LONG_LOAD: Duration = Duration::from_secs(1);
+const HERD_PATIENCE: Duration = Duration::from_secs(30);
+/// From the first request to those of the herd.
 const HEAD_START: Duration = Duration::from_millis(300);
 
 pub(super) const QUESTIONS: &[Question] = &[
-    Question {
-        id: "herd.cold",
-        text: "A page that is not stored, and 200 users at once",
-        rule: "",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(cold(audit)),
-    },
-    Question {
-        id: "herd.expired",
-        text: "A hot page that has expired, and 200 users at once",
-        rule: "",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(expired(audit)),
-    },
-    Question {
-        id: "herd.refresh",
-        text: "An expired page that may be served while it is refreshed, and 200 users at once",
-        rule: "",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(refresh(audit)),
-    },
-    Question {
-        id: "herd.uncacheable",
-        text: "A page that must not be stored, and 50 users at once",
-        rule: "",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(uncacheable(audit)),
-    },
-    Question {
-        id: "herd.slow",
-        text: "A page that takes 12 seconds, and 50 users at once",
-        rule: "",
-        needs: Needs::Requests,
-        mostly_waits: true,
-        ask: |audit| Box::pin(slow(audit)),
-    },
-    Question {
-        id: "herd.leader-stalls",
-        text: "The first load never ends, the next ones would",
-        rule: "",
-        needs: Needs::Requests,
-        mostly_waits: true,
-        ask: |audit| Box::pin(leader_stalls(audit)),
-    },
-    Question {
-        id: "herd.leader-reset",
-        text: "The first load breaks off, the next ones would not",
-        rule: "",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(leader_reset(audit)),
-    },
-    Question {
-        id: "herd.leader-cancelled",
-        text: "The user whose request began the load gives up",
-        rule: "",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(leader_cancelled(audit)),
-    },
+    Question::new("herd.cold", "A page that is not stored, and 200 users at once", |audit| {
+        Box::pin(cold(audit))
+    }),
+    Question::new("herd.expired", "A hot page that has expired, and 200 users at once", |audit| {
+        Box::pin(expired(audit))
+    }),
+    Question::new(
+        "herd.refresh",
+        "An expired page that may be served while it is refreshed, and 200 users at once",
+        |audit| Box::pin(refresh(audit)),
+    ),
+    Question::new("herd.uncacheable", "A page that must not be stored, and 50 users at once", |audit| {
+        Box::pin(uncacheable(audit))
+    })
+    .rule(NO_STORE),
+    Question::new("herd.slow", "A page that takes 12 seconds, and 50 users at once", |audit| {
+        Box::pin(slow(audit))
+    })
+    .mostly_waits(),
+    Question::new("herd.leader-stalls", "The first load never ends, and later loads take 50 ms", |audit| {
+        Box::pin(leader_stalls(audit))
+    })
+    .mostly_waits(),
+    Question::new("herd.leader-reset", "The first load breaks off, and later loads do not", |audit| {
+        Box::pin(leader_reset(audit))
+    }),
+    Question::new(
+        "herd.leader-cancelled",
+        "The first user, whose request began the load, gives up",
+        |audit| Box::pin(leader_cancelled(audit)),
+    ),
 ];
 
 async fn cold(audit: &Audit<'_>) -> Answer {
-    let case = audit.case("cold", |request| Page::of(request).cache_control("max-age=60").after(LOAD_TIME));
-    let herd = audit.users.herd(&case.path("page"), USERS, PATIENCE).await;
+    let case = audit.case("cold", |request| Page::of(request).cache_control("max-age=60").after(LONG_LOAD));
+    let herd = audit.users.herd(&case.path("page"), USERS, HERD_PATIENCE).await;
     coalesced(&case, &herd, 0, "")
 }
 
@@ -107,80 +76,89 @@ async fn refresh(audit: &Audit<'_>) -> Answer {
 /// A herd for a page that has expired.
 async fn old_page(audit: &Audit<'_>, name: &str, cache_control: &'static str) -> Answer {
     let case = audit.case(name, move |request| {
-        let latency = if request.number == 0 { Duration::ZERO } else { LOAD_TIME };
+        let latency = if request.number == 0 { Duration::ZERO } else { LONG_LOAD };
         Page::of(request).cache_control(cache_control).after(latency)
     });
-    audit.users.ask(&case.path("page")).patience(PATIENCE).send().await;
-    // Whole seconds count in some caches, and it has to be older than one.
-    audit.users.wait(Duration::from_millis(2_500)).await;
-    let herd = audit.users.herd(&case.path("page"), USERS, PATIENCE).await;
-    let at_once = herd.iter().filter(|request| request.is_ok() && request.took < LOAD_TIME / 2).count();
-    let text = match at_once {
-        0 => "",
-        USERS => " All had the old page at once.",
-        _ => " The others had the old page at once.",
+    let first = audit.users.ask(&case.path("page")).patience(HERD_PATIENCE).send().await;
+    let before = case.loads();
+    audit.users.wait(EXPIRY).await;
+    let herd = audit.users.herd(&case.path("page"), USERS, HERD_PATIENCE).await;
+    let old =
+        herd.iter().filter(|request| request.load().is_some() && request.load() == first.load()).count();
+    let text = match old {
+        0 => String::new(),
+        USERS => " All users had the old page.".to_owned(),
+        old => format!(" {old} of {USERS} users had the old page."),
     };
-    coalesced(&case, &herd, 1, text).with("old_pages", at_once)
+    coalesced(&case, &herd, before, &text).with("old_pages", old)
 }
 
-/// The loads of a herd, after these that came before it.
+/// The answer of a herd, whose loads follow `before` others.
 fn coalesced(case: &Case, herd: &[UserRequest], before: usize, more: &str) -> Answer {
-    let loads = case.loads() - before;
-    let failed = herd.iter().filter(|request| !request.is_ok()).count();
+    let loads = case.loads().saturating_sub(before);
+    let failures = Failures::of(herd);
     let slowest = slowest(herd);
-    let mark = match (loads, failed) {
+    let mark = match (loads, failures.failed) {
         (1, 0) => Mark::Best,
         (..=3, 0) => Mark::Good,
         _ => Mark::Weak,
     };
-    let mut text = format!(
-        "{}; the slowest user had the page after {}.{more}",
+    let text = format!(
+        "{}; the slowest user {} after {}.{more}{}",
         counted(loads, "load"),
-        format_duration(slowest)
+        if failures.some() { "had a page or an error" } else { "had the page" },
+        format_duration(slowest),
+        failures.appended()
     );
-    if failed > 0 {
-        let _ = write!(text, " {failed} of {} requests failed: {}.", herd.len(), failure(herd));
-    }
-    Answer::new(mark, text).with("loads", loads).with("failed", failed).with("slowest_ms", millis(slowest))
+    Answer::new(mark, text)
+        .with("loads", loads)
+        .with("failed", failures.failed)
+        .with("slowest_ms", milliseconds(slowest))
 }
 
 async fn uncacheable(audit: &Audit<'_>) -> Answer {
     let latency = Duration::from_millis(200);
     let case =
         audit.case("uncacheable", move |request| Page::of(request).cache_control("no-store").after(latency));
-    let herd = audit.users.herd(&case.path("page"), FEW_USERS, PATIENCE).await;
+    let herd = audit.users.herd(&case.path("page"), FEW_USERS, HERD_PATIENCE).await;
     let (loads, slowest) = (case.loads(), slowest(&herd));
     let answer =
-        |mark, text| Answer::new(mark, text).with("loads", loads).with("slowest_ms", millis(slowest));
+        |mark, text| Answer::new(mark, text).with("loads", loads).with("slowest_ms", milliseconds(slowest));
     let took = format_duration(slowest);
-    if loads < FEW_USERS {
-        return answer(
-            Mark::Wrong,
-            format!(
-                "{} for {FEW_USERS} users: some had a page with `no-store` that was another's.",
-                counted(loads, "load")
-            ),
+    let mut seen = BTreeSet::new();
+    let is_shared = |request: &&UserRequest| request.load().is_some_and(|load| !seen.insert(load));
+    let shared: Vec<_> = herd.iter().filter(is_shared).collect();
+    if !shared.is_empty() {
+        shared.iter().for_each(|request| audit.users.found(Violation::WrongOwner, request, NO_STORE));
+        let text = format!(
+            "{} of {FEW_USERS} users had a page with `no-store` that was loaded for another user.",
+            shared.len()
         );
+        return answer(Mark::Wrong, text);
+    }
+    let failures = Failures::of(&herd);
+    if failures.some() {
+        return answer(Mark::Weak, failures.sentence());
     }
     // A queue of this machine delays requests, too, but not each until the one before it has been answered.
     let at: Vec<_> = case.seen().iter().map(|request| request.at).collect();
     let waited = at.windows(2).filter(|pair| pair[1] - pair[0] >= latency).count();
     if waited >= FEW_USERS / 2 {
         let text = format!(
-            "{waited} of {FEW_USERS} loads began when the one before had ended: the last user had the page after {took}."
+            "{waited} of {FEW_USERS} loads began after the one before had ended; the slowest user had the page after {took}."
         );
         return answer(Mark::Weak, text);
     }
     answer(
         Mark::Best,
-        format!("{FEW_USERS} loads at the same time: the last user had the page after {took}."),
+        format!("{FEW_USERS} loads at the same time; the slowest user had the page after {took}."),
     )
 }
 
 async fn slow(audit: &Audit<'_>) -> Answer {
     let case = audit
         .case("slow", |request| Page::of(request).cache_control("max-age=60").after(Duration::from_secs(12)));
-    let herd = audit.users.herd(&case.path("page"), FEW_USERS, PATIENCE).await;
+    let herd = audit.users.herd(&case.path("page"), FEW_USERS, HERD_PATIENCE).await;
     coalesced(&case, &herd, 0, "")
 }
 
@@ -189,10 +167,10 @@ async fn leader_stalls(audit: &Audit<'_>) -> Answer {
         let ending = if request.number == 0 { ResponseEnding::Silent } else { ResponseEnding::Complete };
         Page::of(request).cache_control("max-age=60").after(Duration::from_millis(50)).ending(ending)
     });
-    let (leader, herd) = led(audit, &case, PATIENCE / 2, PATIENCE / 2).await;
+    let (leader, herd) = led(audit, &case, HERD_PATIENCE / 2, HERD_PATIENCE / 2).await;
     let waited = median(&herd);
     let loads = case.loads();
-    let failed = herd.iter().filter(|request| !request.is_ok()).count();
+    let failed = Failures::of(&herd).failed;
     let mark = match waited.as_secs() {
         0 if failed == 0 => Mark::Best,
         1..6 if failed == 0 => Mark::Good,
@@ -200,18 +178,18 @@ async fn leader_stalls(audit: &Audit<'_>) -> Answer {
     };
     let text = if failed > 0 {
         format!(
-            "{failed} of {} users who came after it had no page within {}.",
+            "{failed} of {} later users had no page within {}.",
             herd.len(),
-            format_duration(PATIENCE / 2)
+            format_duration(HERD_PATIENCE / 2)
         )
     } else {
         let half = format_duration(waited);
-        format!("Half of the users who came after it had the page after {half}; {loads} loads in all.")
+        format!("Half of the later users had the page within {half}; {} in all.", counted(loads, "load"))
     };
     Answer::new(mark, text)
         .with("loads", loads)
         .with("failed", failed)
-        .with("median_ms", millis(waited))
+        .with("median_ms", milliseconds(waited))
         .with("leader_ok", leader.is_ok())
 }
 
@@ -219,25 +197,25 @@ async fn leader_reset(audit: &Audit<'_>) -> Answer {
     let case = audit.case("reset", |request| {
         let ending =
             if request.number == 0 { ResponseEnding::Reset(1_000) } else { ResponseEnding::Complete };
-        Page::of(request).cache_control("max-age=60").after(LOAD_TIME).ending(ending)
+        Page::of(request).cache_control("max-age=60").after(LONG_LOAD).ending(ending)
     });
-    let (leader, herd) = led(audit, &case, PATIENCE, PATIENCE).await;
+    let (leader, herd) = led(audit, &case, HERD_PATIENCE, HERD_PATIENCE).await;
     coalesced(
         &case,
         &herd,
         1,
-        if leader.is_ok() { " The first user had it, too." } else { " The first user had an error." },
+        if leader.is_ok() { " The first user had the page, too." } else { " The first user had an error." },
     )
 }
 
 async fn leader_cancelled(audit: &Audit<'_>) -> Answer {
     let case =
-        audit.case("cancelled", |request| Page::of(request).cache_control("max-age=60").after(2 * LOAD_TIME));
-    let (_, herd) = led(audit, &case, LOAD_TIME, PATIENCE).await;
+        audit.case("cancelled", |request| Page::of(request).cache_control("max-age=60").after(2 * LONG_LOAD));
+    let (_, herd) = led(audit, &case, LONG_LOAD, HERD_PATIENCE).await;
     coalesced(&case, &herd, 0, "")
 }
 
-/// A user, and others a moment later, each with the time after which they give up.
+/// One user, and a herd a moment later, each with the time after which a user gives up.
 async fn led(
     audit: &Audit<'_>,
     case: &Case,
@@ -260,13 +238,4 @@ fn median(herd: &[UserRequest]) -> Duration {
 
 fn slowest(herd: &[UserRequest]) -> Duration {
     herd.iter().map(|request| request.took).max().unwrap_or_default()
-}
-
-/// The first failure of a herd.
-fn failure(herd: &[UserRequest]) -> String {
-    herd.iter().find(|request| !request.is_ok()).map_or_else(String::new, UserRequest::outcome)
-}
-
-fn millis(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1e3
 }

@@ -5,12 +5,12 @@ use std::{collections::BTreeSet, time::Duration};
 use futures_util::future::join_all;
 use http::Method;
 
-use super::tally::Tally;
+use super::{SHORT_LOAD, tally::Tally};
 use crate::{
     answer::{Answer, Mark},
     case::{Case, OriginRequest},
     page::Page,
-    questions::{Needs, Question},
+    questions::Question,
     setup::Audit,
     truth::Violation,
     users::UserRequest,
@@ -22,70 +22,33 @@ const FOLDER: &str = "{folder}";
 const MIXED: &str = "requests got the page of another URL";
 
 pub(super) const QUESTIONS: &[Question] = &[
-    Question {
-        id: "keys.query",
-        text: "URLs that differ in the query",
-        rule: TARGET,
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(paths(audit, "query", &QUERIES, &[])),
-    },
-    Question {
-        id: "keys.query-order",
-        text: "`?a=1&b=2` and `?b=2&a=1`",
-        rule: "",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(query_order(audit)),
-    },
-    Question {
-        id: "keys.case",
-        text: "Paths that differ in upper and lower case",
-        rule: TARGET,
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(paths(audit, "case", &CASES, &[])),
-    },
-    Question {
-        id: "keys.slashes",
-        text: "Paths that differ in slashes, `%2F` and dots",
-        rule: TARGET,
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(paths(audit, "slashes", &SLASHES, &DOTS)),
-    },
-    Question {
-        id: "keys.long",
-        text: "URLs that differ after 1,000, 4,000 and 8,000 bytes",
-        rule: TARGET,
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(long(audit)),
-    },
-    Question {
-        id: "keys.host",
-        text: "One path of two hosts",
-        rule: TARGET,
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(host(audit)),
-    },
-    Question {
-        id: "keys.unkeyed",
-        text: "Fields that a client chooses and that change pages, such as `X-Forwarded-Host`",
-        rule: "",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(unkeyed(audit)),
-    },
-    Question {
-        id: "keys.methods",
-        text: "POST, PUT and OPTIONS for the URL of a page",
-        rule: TARGET,
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(methods(audit)),
-    },
+    Question::new("keys.query", "URLs that differ in the query", |audit| {
+        Box::pin(paths(audit, "query", &QUERIES, &[]))
+    })
+    .rule(TARGET),
+    Question::new("keys.query-order", "`?a=1&b=2` and `?b=2&a=1`", |audit| Box::pin(query_order(audit))),
+    Question::new("keys.case", "Paths that differ in upper and lower case", |audit| {
+        Box::pin(paths(audit, "case", &CASES, &[]))
+    })
+    .rule(TARGET),
+    Question::new("keys.slashes", "Paths that differ in slashes, `%2F` and dots", |audit| {
+        Box::pin(paths(audit, "slashes", &SLASHES, &DOTS))
+    })
+    .rule(TARGET),
+    Question::new("keys.long", "URLs that differ after 1,000, 4,000 and 8,000 bytes", |audit| {
+        Box::pin(long(audit))
+    })
+    .rule(TARGET),
+    Question::new("keys.host", "The same path on two hosts", |audit| Box::pin(host(audit))).rule(TARGET),
+    Question::new(
+        "keys.unkeyed",
+        "Fields that a client chooses and that change pages, such as `X-Forwarded-Host`",
+        |audit| Box::pin(unkeyed(audit)),
+    ),
+    Question::new("keys.methods", "POST, PUT and OPTIONS for the URL of a page", |audit| {
+        Box::pin(methods(audit))
+    })
+    .rule(TARGET),
 ];
 
 const QUERIES: [&str; 5] = ["page", "page?a=1", "page?a=2", "page?A=1", "page?a=1&b=2"];
@@ -171,12 +134,12 @@ async fn query_order(audit: &Audit<'_>) -> Answer {
     let is_unchanged = seen.iter().zip(QUERIES).all(|(load, query)| load.path().ends_with(query));
     let (mark, text) = match (is_unchanged, seen.len()) {
         (true, 1) => {
-            (Mark::Weak, "The cache takes the two for one page, and the origin can tell them apart.")
+            (Mark::Weak, "The cache treats the two as one page, and the origin can tell them apart.")
         }
         (true, _) => (Mark::Best, "The two are two pages, as the URLs say."),
         (false, _) => (Mark::Best, "The cache changes the query before it reaches the origin."),
     };
-    tally.answer(MIXED, mark, text).with("loads", seen.len())
+    tally.answer(&format!("{MIXED}."), mark, text).with("loads", seen.len())
 }
 
 async fn long(audit: &Audit<'_>) -> Answer {
@@ -283,22 +246,22 @@ async fn unkeyed(audit: &Audit<'_>) -> Answer {
     } else {
         let text = format!(
             "{} of {count} such fields reach the origin and are not in the key: a page that depends on one is served \
-             to everybody ({}).",
+             to all users ({}).",
             poisoned.len(),
             poisoned.join(", ")
         );
         (Mark::Weak, text)
     };
-    tally.answer(MIXED, mark, &text).with("unkeyed", poisoned.len()).with("forwarded", forwarded)
+    tally
+        .answer(&format!("{MIXED}."), mark, &text)
+        .with("unkeyed", poisoned.len())
+        .with("forwarded", forwarded)
 }
 
 async fn methods(audit: &Audit<'_>) -> Answer {
     let case = audit.case("methods", |request: &OriginRequest| {
-        let latency = if request.path().ends_with("at-once") { 100 } else { 0 };
-        Page::of(request)
-            .cache_control("max-age=60")
-            .variant(request.method.as_str())
-            .after(Duration::from_millis(latency))
+        let latency = if request.path().ends_with("at-once") { SHORT_LOAD } else { Duration::ZERO };
+        Page::of(request).cache_control("max-age=60").variant(request.method.as_str()).after(latency)
     });
     let (mut requests, mut refused) = (Vec::new(), Vec::new());
     for method in [Method::POST, Method::PUT, Method::OPTIONS] {

@@ -7,6 +7,7 @@ use http::HeaderMap;
 use stockade_model::units::format_size;
 use tokio::io::AsyncWriteExt;
 
+use super::failures::Failures;
 use crate::{
     answer::{Answer, Mark},
     page::Page,
@@ -35,62 +36,29 @@ const IDLE_USERS: usize = 20;
 const IDLE_TIME: Duration = Duration::from_secs(3);
 
 pub(super) const QUESTIONS: &[Question] = &[
-    Question {
-        id: "limits.large",
-        text: "A page of 32 MiB, and 4 users at once",
-        rule: "",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(large(audit)),
-    },
-    Question {
-        id: "limits.many",
-        text: "5,000 pages, and one that is asked for all the time",
-        rule: "",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(many(audit)),
-    },
-    Question {
-        id: "limits.long-field",
-        text: "A field of 7,000 bytes in a response and in a request",
-        rule: "RFC 9110, 5.4",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(long_field(audit)),
-    },
-    Question {
-        id: "limits.long-url",
-        text: "Two URLs of 6,000 bytes that differ in the last one",
-        rule: "RFC 9111, 4",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(long_url(audit)),
-    },
-    Question {
-        id: "limits.many-fields",
-        text: "80 fields in a response and in a request",
-        rule: "RFC 9110, 5.1",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(many_fields(audit)),
-    },
-    Question {
-        id: "limits.connections",
-        text: "200 connections with half a request, and 20 users",
-        rule: "",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(connections(audit)),
-    },
-    Question {
-        id: "limits.memory",
-        text: "The same 500 pages of 64 KiB in three rounds",
-        rule: "",
-        needs: Needs::Server,
-        mostly_waits: false,
-        ask: |audit| Box::pin(memory(audit)),
-    },
+    Question::new("limits.large", "A page of 32 MiB, and 4 users at once", |audit| Box::pin(large(audit))),
+    Question::new("limits.many", "5,000 pages, and one that is asked for all the time", |audit| {
+        Box::pin(many(audit))
+    }),
+    Question::new("limits.long-field", "A field of 7,000 bytes in a response and in a request", |audit| {
+        Box::pin(long_field(audit))
+    })
+    .rule("RFC 9110, 5.4"),
+    Question::new("limits.long-url", "Two URLs of 6,000 bytes that differ in the last one", |audit| {
+        Box::pin(long_url(audit))
+    })
+    .rule("RFC 9111, 4"),
+    Question::new("limits.many-fields", "80 fields in a response and in a request", |audit| {
+        Box::pin(many_fields(audit))
+    })
+    .rule("RFC 9110, 5.1"),
+    Question::new("limits.connections", "200 connections with half a request, and 20 users", |audit| {
+        Box::pin(connections(audit))
+    }),
+    Question::new("limits.memory", "The same 500 pages of 64 KiB in three rounds", |audit| {
+        Box::pin(memory(audit))
+    })
+    .needs(Needs::Server),
 ];
 
 async fn large(audit: &Audit<'_>) -> Answer {
@@ -109,11 +77,12 @@ async fn large(audit: &Audit<'_>) -> Answer {
             (Mark::Wrong, format!("{wrong} of {} users had a broken page with status 200.", all.len()))
         }
         Some(failed) => (Mark::Weak, format!("A user had no page: {}.", failed.outcome())),
-        None if !is_stored => {
-            (Mark::Weak, format!("{loads} loads, and another one for the next user: it is not stored."))
-        }
-        None if loads > 1 => (Mark::Good, format!("{loads} loads, and then it was stored.")),
-        None => (Mark::Best, "1 load, and then it was stored.".to_owned()),
+        None if !is_stored => (
+            Mark::Weak,
+            format!("{loads} loads, and another one for the next user: the page was not stored."),
+        ),
+        None if loads > 1 => (Mark::Good, format!("{loads} loads, and then the page was stored.")),
+        None => (Mark::Best, "1 load, and then the page was stored.".to_owned()),
     };
     Answer::new(mark, text).with("loads", loads).with("is_stored", is_stored)
 }
@@ -125,12 +94,12 @@ async fn many(audit: &Audit<'_>) -> Answer {
     let paths: Vec<_> = (0..PAGES).map(|page| case.path(&format!("page-{page}"))).collect();
     let mut failed = 0;
     for part in paths.chunks(PAGES_AT_ONCE - 1) {
-        failed += failures(&ask_all(audit, part.iter().chain([&hot])).await);
+        failed += Failures::of(&ask_all(audit, part.iter().chain([&hot])).await).failed;
     }
     let loads = case.loads();
     let hot_loads = case.seen().iter().filter(|request| request.path() == hot).count();
     for part in paths[PAGES - LAST_PAGES..].chunks(PAGES_AT_ONCE) {
-        failed += failures(&ask_all(audit, part).await);
+        failed += Failures::of(&ask_all(audit, part).await).failed;
     }
     let kept = LAST_PAGES.saturating_sub(case.loads() - loads);
     let mark = match (hot_loads, kept) {
@@ -140,7 +109,10 @@ async fn many(audit: &Audit<'_>) -> Answer {
         _ => Mark::Weak,
     };
     let text = match failed {
-        0 => format!("The page was loaded {}; {kept} of the last {LAST_PAGES} were kept.", times(hot_loads)),
+        0 => format!(
+            "The page that is asked for all the time was loaded {}; {kept} of the last {LAST_PAGES} pages were still stored.",
+            times(hot_loads)
+        ),
         failed => format!("{failed} of {} requests failed.", PAGES + LAST_PAGES),
     };
     Answer::new(mark, text).with("hot_loads", hot_loads).with("kept", kept).with("failed", failed)
@@ -148,10 +120,6 @@ async fn many(audit: &Audit<'_>) -> Answer {
 
 async fn ask_all<'p>(audit: &Audit<'_>, paths: impl IntoIterator<Item = &'p String>) -> Vec<UserRequest> {
     join_all(paths.into_iter().map(|path| audit.users.get(path))).await
-}
-
-fn failures(requests: &[UserRequest]) -> usize {
-    requests.iter().filter(|request| !request.is_ok()).count()
 }
 
 fn times(times: usize) -> String {
@@ -248,7 +216,7 @@ async fn long_url(audit: &Audit<'_>) -> Answer {
     let (mark, text) = match requests[0].status() {
         _ if wrong > 0 => (Mark::Wrong, format!("{wrong} of 2 users had the page of another URL.")),
         Some(200) if requests[1].is_ok() => (Mark::Best, "Each user had the page of its URL.".to_owned()),
-        Some(414) => (Mark::Good, "It was refused with status 414.".to_owned()),
+        Some(414) => (Mark::Good, "The URL was refused with status 414.".to_owned()),
         _ => (Mark::Weak, format!("The users had {} and {}.", requests[0].outcome(), requests[1].outcome())),
     };
     Answer::new(mark, text).with("wrong", wrong)
@@ -274,7 +242,7 @@ async fn connections(audit: &Audit<'_>) -> Answer {
         join(join_all(paths.iter().map(ask)), ask(&path)).await
     };
     let (new, stored) = other.await;
-    let failed = failures(&new) + usize::from(!stored.is_ok());
+    let failed = Failures::of(new.iter().chain([&stored])).failed;
     let count = idle.len();
     drop(idle);
     let all = IDLE_USERS + 1;
@@ -302,7 +270,7 @@ async fn memory(audit: &Audit<'_>) -> Answer {
     let mut failed = 0;
     for _ in 0..3 {
         for part in paths.chunks(ROUND_AT_ONCE) {
-            failed += failures(&ask_all(audit, part).await);
+            failed += Failures::of(&ask_all(audit, part).await).failed;
         }
         let Some(bytes) = audit.control.resident_bytes() else {
             return Answer::new(Mark::Unknown, "The memory of the server cannot be read.");

@@ -1,4 +1,4 @@
-//! The origin fails for some seconds: what do users get meanwhile, and how is the origin treated?
+//! The origin fails for some seconds: what do users get during that time, and how many requests does the origin get?
 
 use std::{
     fmt::Write as _,
@@ -11,85 +11,90 @@ use std::{
 
 use futures_util::future::{join, join_all};
 use http::StatusCode;
-use stockade_model::{time::Time, units::format_duration};
+use stockade_model::{
+    time::Time,
+    units::{format_duration, milliseconds},
+};
 use stockade_origin::ResponseEnding;
 
+use super::{BETWEEN_REQUESTS, EXPIRY, STALE_ALLOWED, failures::Failures, requests_for};
 use crate::{
     answer::{Answer, Mark, counted},
     case::{Case, OriginRequest},
     page::Page,
-    questions::{Question, busy, waiting},
+    questions::Question,
     setup::Audit,
     truth::Violation,
     users::UserRequest,
 };
 
 pub(super) const QUESTIONS: &[Question] = &[
-    waiting(
+    Question::new(
         "outage.errors",
         "The origin answers with 503 for 3 seconds; old pages are allowed (stale-if-error)",
-        "",
-        |audit| Box::pin(served_meanwhile(audit, "errors", error)),
-    ),
-    waiting(
+        |audit| Box::pin(served_during_outage(audit, "errors", error)),
+    )
+    .mostly_waits(),
+    Question::new(
         "outage.reset",
         "The origin resets connections for 3 seconds; old pages are allowed",
-        "",
         |audit| {
-            Box::pin(served_meanwhile(audit, "resets", |request| {
+            Box::pin(served_during_outage(audit, "resets", |request| {
                 Page::of(request).ending(ResponseEnding::Refused)
             }))
         },
-    ),
-    waiting("outage.silence", "The origin is silent for 3 seconds; old pages are allowed", "", |audit| {
-        Box::pin(served_meanwhile(audit, "silence", |request| {
+    )
+    .mostly_waits(),
+    Question::new("outage.silence", "The origin is silent for 3 seconds; old pages are allowed", |audit| {
+        Box::pin(served_during_outage(audit, "silence", |request| {
             Page::of(request).ending(ResponseEnding::Silent)
         }))
-    }),
-    waiting(
+    })
+    .mostly_waits(),
+    Question::new(
         "outage.slow",
         "The origin takes 4 seconds; old pages are allowed (stale-while-revalidate)",
-        "",
         |audit| {
-            Box::pin(served_meanwhile(audit, "slowness", |request| {
+            Box::pin(served_during_outage(audit, "slowness", |request| {
                 Page::of(request).cache_control(STALE_ALLOWED).after(SLOW)
             }))
         },
-    ),
-    waiting(
+    )
+    .mostly_waits(),
+    Question::new(
         "outage.must-revalidate",
         "The origin answers with 503; the old page must not be used (must-revalidate)",
-        "RFC 9111, 5.2.2.2",
         |audit| Box::pin(must_revalidate(audit)),
-    ),
-    waiting(
+    )
+    .rule("RFC 9111, 5.2.2.2")
+    .mostly_waits(),
+    Question::new(
         "outage.stale-limit",
-        "The origin answers with 503 for 9 seconds; old pages are allowed for 2",
-        "RFC 5861, 4",
+        "The origin answers with 503 for 9 seconds; old pages are allowed for 2 (stale-if-error)",
         |audit| Box::pin(stale_limit(audit)),
-    ),
-    busy("outage.flapping", "Every second load fails; old pages are allowed", |audit| {
+    )
+    .rule("RFC 5861, 4")
+    .mostly_waits(),
+    Question::new("outage.flapping", "Every second load fails; old pages are allowed", |audit| {
         Box::pin(flapping(audit))
     }),
-    busy("outage.other-pages", "A page fails 80 times; another page of the same origin works", |audit| {
-        Box::pin(other_pages(audit))
-    }),
-    busy("outage.recovery", "The origin works again after 3 seconds of errors", |audit| {
+    Question::new(
+        "outage.other-pages",
+        "A page fails 80 times; another page of the same origin works",
+        |audit| Box::pin(other_pages(audit)),
+    ),
+    Question::new("outage.recovery", "The origin works again after 3 seconds of errors", |audit| {
         Box::pin(recovery(audit))
     }),
 ];
 
 const UNAVAILABLE: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
-const STALE_ALLOWED: &str = "max-age=1, stale-while-revalidate=60, stale-if-error=60";
-/// From the first load of a page with a lifetime of one second until it has expired, by whole seconds, too.
-const EXPIRY: Duration = Duration::from_millis(2_500);
 const OUTAGE: Duration = Duration::from_secs(3);
 const SLOW: Duration = Duration::from_secs(4);
 const USERS: usize = 4;
-const BETWEEN_REQUESTS: Duration = Duration::from_millis(250);
 /// A request that takes longer has waited for the origin.
 const WAIT: Duration = Duration::from_secs(2);
-const PATIENCE: Duration = Duration::from_secs(6);
+const OUTAGE_PATIENCE: Duration = Duration::from_secs(6);
 
 /// A page of an origin that can fail.
 struct FailingPage {
@@ -124,18 +129,10 @@ impl FailingPage {
         self.fails.store(fails, Relaxed);
     }
 
-    /// Requests of some users, each a while after the one before was answered.
+    /// Requests of some users for this long.
     async fn asked(&self, audit: &Audit<'_>, duration: Duration) -> Vec<UserRequest> {
-        let until = audit.users.now() + duration;
-        let user = async || {
-            let mut requests = Vec::new();
-            while audit.users.now() < until {
-                requests.push(audit.users.ask(&self.path).patience(PATIENCE).send().await);
-                audit.users.wait(BETWEEN_REQUESTS).await;
-            }
-            requests
-        };
-        join_all((0..USERS).map(|_| user())).await.concat()
+        let user = |_| requests_for(audit, &self.path, OUTAGE_PATIENCE, duration);
+        join_all((0..USERS).map(user)).await.concat()
     }
 }
 
@@ -144,19 +141,19 @@ fn error(request: &OriginRequest) -> Page {
     Page::of(request).status(UNAVAILABLE)
 }
 
-async fn served_meanwhile(audit: &Audit<'_>, name: &str, failing: fn(&OriginRequest) -> Page) -> Answer {
+async fn served_during_outage(audit: &Audit<'_>, name: &str, failing: fn(&OriginRequest) -> Page) -> Answer {
     let page = FailingPage::expired(audit, name, STALE_ALLOWED, failing).await;
     let before = page.case.loads();
     page.fail(true);
     let requests = page.asked(audit, OUTAGE).await;
     page.fail(false);
     let loads = page.case.loads() - before;
-    let failed = requests.iter().filter(|request| !request.is_ok()).count();
+    let Failures { failed, .. } = Failures::of(&requests);
     let waited = requests.iter().filter(|request| request.took >= WAIT).count();
     let old = requests.iter().filter(|request| request.load().is_some_and(|load| load < before)).count();
     let count = requests.len();
     let mark = match () {
-        // Somebody has to find out that the origin is silent. A failing origin suffers from repeated loads.
+        // Some requests have to wait before the cache knows that the origin is silent. Repeated loads burden a failing origin.
         () if failed * 10 > count || waited * 4 > count || loads > count * 2 => Mark::Weak,
         () if failed == 0 && loads <= count / 2 => Mark::Best,
         () => Mark::Good,
@@ -165,7 +162,7 @@ async fn served_meanwhile(audit: &Audit<'_>, name: &str, failing: fn(&OriginRequ
     if let Some(request) = requests.iter().find(|request| !request.is_ok()) {
         let _ = write!(text, " ({})", request.outcome());
     }
-    let _ = write!(text, "; {loads} reached the origin");
+    let _ = write!(text, "; {}", counted(loads, "load"));
     if waited > 0 {
         let slowest = requests.iter().map(|request| request.took).max().unwrap_or_default();
         let _ = write!(text, "; {} waited, up to {}", counted(waited, "request"), format_duration(slowest));
@@ -193,7 +190,10 @@ async fn must_revalidate(audit: &Audit<'_>) -> Answer {
     old.iter().for_each(|request| audit.users.found(Violation::TooOld, request, "RFC 9111, 5.2.2.2"));
     let count = requests.len();
     match old.len() {
-        0 => Answer::new(Mark::Best, format!("{count} requests got an error, as they must.")),
+        0 => Answer::new(
+            Mark::Best,
+            format!("{count} requests were answered, and no request got the old page."),
+        ),
         old => Answer::new(Mark::Wrong, format!("{old} of {count} requests got the old page.")),
     }
 }
@@ -201,7 +201,7 @@ async fn must_revalidate(audit: &Audit<'_>) -> Answer {
 async fn stale_limit(audit: &Audit<'_>) -> Answer {
     let page = FailingPage::expired(audit, "stale-limit", "max-age=1, stale-if-error=2", error).await;
     page.fail(true);
-    // From the moment when it expired; a cache may count whole seconds, twice.
+    // The page expired 1.5 seconds ago and may be served for 2. A cache may count whole seconds for both times.
     let limit = audit.users.now() + Duration::from_secs(4);
     let requests = page.asked(audit, Duration::from_secs(9)).await;
     let is_late =
@@ -212,12 +212,13 @@ async fn stale_limit(audit: &Audit<'_>) -> Answer {
         Some(last) => Answer::new(
             Mark::Wrong,
             format!(
-                "{} requests got the old page later than that, up to {} later.",
+                "{} of {} requests got the old page after the limit, up to {} late.",
                 late.len(),
+                requests.len(),
                 format_duration(last.sent - limit)
             ),
         ),
-        None => Answer::new(Mark::Best, "The old page was not served for longer."),
+        None => Answer::new(Mark::Best, "No request got the old page after the limit."),
     }
     .with("requests", requests.len())
     .with("late", late.len())
@@ -240,8 +241,9 @@ async fn flapping(audit: &Audit<'_>) -> Answer {
     }
     let loads = case.loads();
     let answer = |mark, text| Answer::new(mark, text).with("failed", failed).with("loads", loads);
+    let loaded = counted(loads, "load");
     match failed {
-        0 => answer(Mark::Best, format!("No user had an error; {loads} loads for {count} requests.")),
+        0 => answer(Mark::Best, format!("No user had an error; {loaded} for {count} requests.")),
         _ => answer(Mark::Weak, format!("{failed} of {count} requests got the error.")),
     }
 }
@@ -252,7 +254,7 @@ async fn other_pages(audit: &Audit<'_>) -> Answer {
     let [sound_path, failing_path] = [&sound, &failing].map(|case| case.path("page"));
     let fails = async {
         for _ in 0..20 {
-            audit.users.herd(&failing_path, USERS, PATIENCE).await;
+            audit.users.herd(&failing_path, USERS, OUTAGE_PATIENCE).await;
             audit.users.wait(Duration::from_millis(50)).await;
         }
     };
@@ -265,16 +267,13 @@ async fn other_pages(audit: &Audit<'_>) -> Answer {
         requests
     };
     let ((), requests) = join(fails, works).await;
-    let (count, failed) = (requests.len(), requests.iter().filter(|request| !request.is_ok()).count());
-    let answer =
-        |mark, text| Answer::new(mark, text).with("failed", failed).with("failing_loads", failing.loads());
-    match requests.iter().find(|request| !request.is_ok()) {
-        None => answer(Mark::Best, format!("All {count} requests for the page that works got it.")),
-        Some(first) => answer(
-            Mark::Weak,
-            format!("{failed} of {count} requests for the page that works failed: {}.", first.outcome()),
-        ),
-    }
+    let failures = Failures::of(&requests);
+    let (mark, text) = if failures.some() {
+        (Mark::Weak, format!("For the page that works, {}", failures.sentence()))
+    } else {
+        (Mark::Best, format!("All {} requests for the page that works got it.", requests.len()))
+    };
+    Answer::new(mark, text).with("failed", failures.failed).with("failing_loads", failing.loads())
 }
 
 async fn recovery(audit: &Audit<'_>) -> Answer {
@@ -287,7 +286,7 @@ async fn recovery(audit: &Audit<'_>) -> Answer {
         request.load().and_then(|load| seen.get(load)).is_some_and(|load| load.at >= healed)
     };
     let mut first: Option<Time> = None;
-    while first.is_none() && audit.users.now() < healed + PATIENCE {
+    while first.is_none() && audit.users.now() < healed + OUTAGE_PATIENCE {
         let request = audit.users.get(&page.path).await;
         if is_new(&request, &page.case.seen()) {
             first = Some(request.ended());
@@ -297,9 +296,21 @@ async fn recovery(audit: &Audit<'_>) -> Answer {
     match first {
         Some(at) => {
             let mark = if at - healed < WAIT { Mark::Best } else { Mark::Good };
-            Answer::new(mark, format!("The first new page came {} later.", format_duration(at - healed)))
-                .with("recovered_ms", (at - healed).as_secs_f64() * 1e3)
+            Answer::new(
+                mark,
+                format!(
+                    "A user had a new page {} after the origin worked again.",
+                    format_duration(at - healed)
+                ),
+            )
+            .with("recovered_ms", milliseconds(at - healed))
         }
-        None => Answer::new(Mark::Weak, format!("No new page within {}.", format_duration(PATIENCE))),
+        None => Answer::new(
+            Mark::Weak,
+            format!(
+                "No user had a new page within {} after the origin worked again.",
+                format_duration(OUTAGE_PATIENCE)
+            ),
+        ),
     }
 }

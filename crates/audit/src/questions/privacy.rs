@@ -8,12 +8,12 @@ use http::{
     header::{AUTHORIZATION, COOKIE, SET_COOKIE},
 };
 
-use super::tally::Tally;
+use super::{EXPIRY, SHORT_LOAD, tally::Tally};
 use crate::{
     answer::{Answer, Mark},
     case::{Case, OriginRequest},
     page::Page,
-    questions::{Needs, Question},
+    questions::Question,
     setup::Audit,
     truth::Violation,
     users::{Ask, UserRequest},
@@ -21,8 +21,6 @@ use crate::{
 
 const AT_ONCE: usize = 20;
 const AFTERWARDS: usize = 8;
-/// Long enough that requests sent at once wait for the same load.
-const LOAD_TIME: Duration = Duration::from_millis(100);
 /// A field of no meaning to HTTP, so that a cache which forwards each request with a cookie is examined, too.
 const X_USER: &str = "x-user";
 /// Of a test with thousands of users.
@@ -33,84 +31,66 @@ const PATHS: usize = 20;
 const BATCHES_TIME: Duration = Duration::from_secs(6);
 
 pub(super) const QUESTIONS: &[Question] = &[
-    Question {
-        id: "privacy.authorization",
-        text: "`max-age=60` pages for requests with `Authorization`",
-        rule: "RFC 9111, 3.5",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(authorization(audit)),
-    },
-    Question {
-        id: "privacy.private",
-        text: "`private, max-age=60` pages, users at once and one after another",
-        rule: PRIVATE,
-        needs: Needs::Requests,
-        mostly_waits: true,
-        ask: |audit| Box::pin(not_shared(audit, "private", "private, max-age=60", PRIVATE)),
-    },
-    Question {
-        id: "privacy.no-store",
-        text: "`no-store` pages, users at once and one after another",
-        rule: NO_STORE,
-        needs: Needs::Requests,
-        mostly_waits: true,
-        ask: |audit| Box::pin(not_shared(audit, "no-store", "no-store", NO_STORE)),
-    },
-    Question {
-        id: "privacy.zero-lifetime",
-        text: "`max-age=0` pages, users at once and one after another",
-        rule: STALE,
-        needs: Needs::Requests,
-        mostly_waits: true,
-        ask: |audit| Box::pin(not_shared(audit, "zero-lifetime", "max-age=0", STALE)),
-    },
-    Question {
-        id: "privacy.cookies",
-        text: "`max-age=60` pages for requests with cookies, without `Vary`",
-        rule: "",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(cookies(audit)),
-    },
-    Question {
-        id: "privacy.set-cookie",
-        text: "`max-age=60` pages that set a cookie, a different one for each load",
-        rule: "",
-        needs: Needs::Requests,
-        mostly_waits: true,
-        ask: |audit| Box::pin(set_cookie(audit)),
-    },
-    Question {
-        id: "privacy.became-private",
-        text: "A public page expires and is private from then on, and 100 users ask at that moment",
-        rule: PRIVATE,
-        needs: Needs::Requests,
-        mostly_waits: true,
-        ask: |audit| Box::pin(became_private(audit)),
-    },
-    Question {
-        id: "privacy.qualified",
-        text: "`private=\"x-user\"` and `no-cache=\"set-cookie\"`: fields for one user in a page for all",
-        rule: "RFC 9111, 5.2.2.7 and 5.2.2.4",
-        needs: Needs::Requests,
-        mostly_waits: true,
-        ask: |audit| Box::pin(qualified(audit)),
-    },
-    Question {
-        id: "privacy.many-users",
-        text: "Up to 2,000 users, 100 at once, and 20 paths with pages of five kinds",
-        rule: "RFC 9111, 3.5, 4.1, 4.2.4, 5.2.2.5 and 5.2.2.7",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(many_users(audit)),
-    },
+    Question::new("privacy.authorization", "`max-age=60` pages for requests with `Authorization`", |audit| {
+        Box::pin(authorization(audit))
+    })
+    .rule("RFC 9111, 3.5"),
+    Question::new(
+        "privacy.private",
+        "`private, max-age=60` pages, users at once and one after another",
+        |audit| Box::pin(not_shared(audit, "private", "private, max-age=60", PRIVATE)),
+    )
+    .rule(PRIVATE)
+    .mostly_waits(),
+    Question::new("privacy.no-store", "`no-store` pages, users at once and one after another", |audit| {
+        Box::pin(not_shared(audit, "no-store", "no-store", NO_STORE))
+    })
+    .rule(NO_STORE)
+    .mostly_waits(),
+    Question::new(
+        "privacy.zero-lifetime",
+        "`max-age=0` pages, users at once and one after another",
+        |audit| Box::pin(not_shared(audit, "zero-lifetime", "max-age=0", STALE)),
+    )
+    .rule(STALE)
+    .mostly_waits(),
+    Question::new(
+        "privacy.cookies",
+        "`max-age=60` pages for requests with cookies, without `Vary`",
+        |audit| Box::pin(cookies(audit)),
+    ),
+    Question::new(
+        "privacy.set-cookie",
+        "`max-age=60` pages that set a cookie, a different one for each load",
+        |audit| Box::pin(set_cookie(audit)),
+    )
+    .mostly_waits(),
+    Question::new(
+        "privacy.became-private",
+        "A public page expires and is private from then on, and 100 users ask at that moment",
+        |audit| Box::pin(became_private(audit)),
+    )
+    .rule(PRIVATE)
+    .mostly_waits(),
+    Question::new(
+        "privacy.qualified",
+        "`private=\"x-user\"` and `no-cache=\"set-cookie\"`: fields for one user in a page for all",
+        |audit| Box::pin(qualified(audit)),
+    )
+    .rule("RFC 9111, 5.2.2.7 and 5.2.2.4")
+    .mostly_waits(),
+    Question::new(
+        "privacy.many-users",
+        "Up to 2,000 users, 100 at once, and 20 paths with pages of five kinds of `Cache-Control` and `Vary`",
+        |audit| Box::pin(many_users(audit)),
+    )
+    .rule("RFC 9111, 3.5, 4.1, 4.2.4, 5.2.2.5 and 5.2.2.7"),
 ];
 
 const AUTHORIZED: &str = "RFC 9111, 3.5";
 const PRIVATE: &str = "RFC 9111, 5.2.2.7";
 const NO_CACHE: &str = "RFC 9111, 5.2.2.4";
-const NO_STORE: &str = "RFC 9111, 5.2.2.5";
+pub(super) const NO_STORE: &str = "RFC 9111, 5.2.2.5";
 /// A response without a lifetime is stale when it arrives.
 const STALE: &str = "RFC 9111, 4.2.4";
 const VARY: &str = "RFC 9111, 4.1";
@@ -221,14 +201,13 @@ async fn became_private(audit: &Audit<'_>) -> Answer {
     let case = audit.case("became-private", |request| match request.nth {
         0 => Page::of(request).cache_control("public, max-age=1"),
         nth => {
-            let latency = if nth <= USERS { 3 * LOAD_TIME } else { Duration::ZERO };
+            let latency = if nth <= USERS { 3 * SHORT_LOAD } else { Duration::ZERO };
             owned(request).cache_control("private, max-age=60").after(latency)
         }
     });
     let (cookie, field) = (case.path("cookie"), case.path(X_USER));
     join(audit.users.get(&cookie), audit.users.get(&field)).await;
-    // Whole seconds count in some caches, and it has to be older than one.
-    audit.users.wait(Duration::from_millis(2_500)).await;
+    audit.users.wait(EXPIRY).await;
     let herd = |path, name| join_all((0..USERS).map(move |user| ask(audit, path, name, user).send()));
     let (mut requests, others) = join(herd(&cookie, "cookie"), herd(&field, X_USER)).await;
     requests.extend(others);
@@ -246,7 +225,7 @@ async fn became_private(audit: &Audit<'_>) -> Answer {
         0 => "Each request got the page of its user.".to_owned(),
         old => {
             format!(
-                "{old} of {} requests got the old public page, and no request another user's.",
+                "{old} of {} requests got the old public page, and no request got the page of another user.",
                 requests.len()
             )
         }
@@ -280,7 +259,7 @@ async fn qualified(audit: &Audit<'_>) -> Answer {
             tally.add(audit, request, fault);
         }
     }
-    let (mark, text) = if case.loads() < tally.requests {
+    let (mark, text) = if case.loads() + tally.failures.failed < tally.failures.requests {
         (Mark::Best, "The page is stored without the named field.")
     } else {
         (Mark::Good, "A page with such a directive is loaded for each request, as if no field were named.")
@@ -297,7 +276,7 @@ async fn many_users(audit: &Audit<'_>) -> Answer {
     let case = audit.case("many-users", move |request| {
         let path = request.path().rsplit('/').next().and_then(|page| page.parse().ok()).unwrap_or(0);
         let (_, cache_control, vary, _) = kind_of(path);
-        let page = owned(request).cache_control(cache_control).after(LOAD_TIME / 4);
+        let page = owned(request).cache_control(cache_control).after(SHORT_LOAD / 4);
         vary.into_iter().fold(page, |page, field| page.field("vary", field))
     });
     let mut tally = Tally::default();
@@ -316,7 +295,7 @@ async fn many_users(audit: &Audit<'_>) -> Answer {
             tally.add(audit, &request, is_anothers(&request).then_some((Violation::WrongOwner, rule)));
         }
     }
-    let text = format!("Each of {} requests got the page of its user.", tally.requests);
+    let text = format!("Each of {} requests got the page of its user.", tally.failures.requests);
     tally.answer(ANOTHERS, Mark::Best, &text).with("loads", case.loads())
 }
 
@@ -357,7 +336,7 @@ fn owned(request: &OriginRequest) -> Page {
 
 /// Only requests that are sent at once have to wait.
 fn latency(request: &OriginRequest) -> Duration {
-    if request.nth < AT_ONCE { LOAD_TIME } else { Duration::ZERO }
+    if request.nth < AT_ONCE { SHORT_LOAD } else { Duration::ZERO }
 }
 
 /// The user in the fields of a request; empty: none.
@@ -368,7 +347,7 @@ fn user_in(headers: &HeaderMap) -> &str {
     value.rsplit([' ', '=']).next().unwrap_or_default()
 }
 
-/// True for a page of another user. A page without an owner is everybody's.
+/// True for a page of another user. A page without an owner is for all users.
 fn is_anothers(request: &UserRequest) -> bool {
     request.page().is_ok_and(|page| !page.owner.is_empty() && page.owner != user_in(&request.headers))
 }

@@ -5,10 +5,11 @@ use std::time::Duration;
 use futures_util::future::{join, join_all};
 use http::{
     Method, StatusCode,
-    header::{CONTENT_LOCATION, LOCATION, VARY},
+    header::{CONTENT_LOCATION, LOCATION},
 };
-use stockade_model::units::format_duration;
+use stockade_model::units::{format_duration, milliseconds};
 
+use super::{EXPIRY, failures::Failures, variants::by_language};
 use crate::{
     answer::{Answer, Mark},
     case::Case,
@@ -19,81 +20,54 @@ use crate::{
     users::UserRequest,
 };
 
-const LOAD_TIME: Duration = Duration::from_millis(1_500);
-/// Interval of the requests after a purge.
-const INTERVAL: Duration = Duration::from_millis(20);
+const PURGED_LOAD: Duration = Duration::from_millis(1_500);
+/// Between the requests after a purge.
+const PAUSE: Duration = Duration::from_millis(20);
 const REQUESTS_AFTER: usize = 50;
 const BURST: usize = 100;
 const LANGUAGES: [&str; 3] = ["de", "fr", "en"];
 const WRITES: [Method; 3] = [Method::POST, Method::PUT, Method::DELETE];
-/// No RFC has it.
+/// A rule of purges, which no RFC has.
 const PURGED: &str = "a purge that has been answered has removed the page";
 
 pub(super) const QUESTIONS: &[Question] = &[
-    Question {
-        id: "purge.removes",
-        text: "A stored page that is purged",
-        rule: PURGED,
-        needs: Needs::Purge,
-        mostly_waits: false,
-        ask: |audit| Box::pin(removes(audit)),
-    },
-    Question {
-        id: "purge.during-load",
-        text: "A page that is purged while it is loaded for the first time",
-        rule: PURGED,
-        needs: Needs::Purge,
-        mostly_waits: true,
-        ask: |audit| Box::pin(during_load(audit)),
-    },
-    Question {
-        id: "purge.during-refresh",
-        text: "An expired page that is purged while it is refreshed",
-        rule: PURGED,
-        needs: Needs::Purge,
-        mostly_waits: true,
-        ask: |audit| Box::pin(during_refresh(audit)),
-    },
-    Question {
-        id: "purge.burst",
-        text: "100 pages that are purged at once, with users",
-        rule: PURGED,
-        needs: Needs::Purge,
-        mostly_waits: false,
-        ask: |audit| Box::pin(burst(audit)),
-    },
-    Question {
-        id: "purge.variants",
-        text: "A page in three languages that is purged",
-        rule: PURGED,
-        needs: Needs::Purge,
-        mostly_waits: false,
-        ask: |audit| Box::pin(variants(audit)),
-    },
-    Question {
-        id: "purge.post",
-        text: "A stored page, and a POST, PUT or DELETE request to it",
-        rule: "RFC 9111, 4.4",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(post(audit)),
-    },
-    Question {
-        id: "purge.error-post",
-        text: "A stored page, and a POST request to it that fails (500)",
-        rule: "",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(error_post(audit)),
-    },
-    Question {
-        id: "purge.location",
-        text: "Stored pages that the answer to a POST request names",
-        rule: "",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(location(audit)),
-    },
+    Question::new("purge.removes", "A stored page that is purged", |audit| Box::pin(removes(audit)))
+        .rule(PURGED)
+        .needs(Needs::Purge),
+    Question::new(
+        "purge.during-load",
+        "A page that is purged while it is loaded for the first time",
+        |audit| Box::pin(during_load(audit)),
+    )
+    .rule(PURGED)
+    .needs(Needs::Purge)
+    .mostly_waits(),
+    Question::new("purge.during-refresh", "An expired page that is purged while it is refreshed", |audit| {
+        Box::pin(during_refresh(audit))
+    })
+    .rule(PURGED)
+    .needs(Needs::Purge)
+    .mostly_waits(),
+    Question::new("purge.burst", "100 pages that are purged at once while users ask for them", |audit| {
+        Box::pin(burst(audit))
+    })
+    .rule(PURGED)
+    .needs(Needs::Purge),
+    Question::new("purge.variants", "A page in three languages that is purged", |audit| {
+        Box::pin(variants(audit))
+    })
+    .rule(PURGED)
+    .needs(Needs::Purge),
+    Question::new("purge.post", "A stored page, and a POST, PUT or DELETE request to it", |audit| {
+        Box::pin(post(audit))
+    })
+    .rule("RFC 9111, 4.4"),
+    Question::new("purge.error-post", "A stored page, and a POST request to it that fails (500)", |audit| {
+        Box::pin(error_post(audit))
+    }),
+    Question::new("purge.location", "Stored pages that the answer to a POST request names", |audit| {
+        Box::pin(location(audit))
+    }),
 ];
 
 /// The answer of a cache to a purge.
@@ -130,7 +104,8 @@ impl Purged {
         Some(Answer::new(Mark::Unknown, format!("The purge was answered with {outcome}.")))
     }
 
-    /// The mark for requests after the purge, some of them with the page from before. They are false if the cache had said that it was removed.
+    /// The mark for requests after the purge, with those that got the old page. These are false if the cache had answered that the page
+    /// was removed.
     fn mark<'a>(&self, audit: &Audit<'_>, old: impl IntoIterator<Item = &'a UserRequest>) -> Mark {
         let mut mark = Mark::Best;
         for request in old {
@@ -147,9 +122,8 @@ impl Purged {
 async fn removes(audit: &Audit<'_>) -> Answer {
     let case = audit.case("purge-removes", |request| Page::of(request).cache_control("max-age=60"));
     let path = case.path("page");
-    if !is_stored(audit, &path).await {
-        return not_stored();
-    }
+    let Some(stored) = stored_load(audit, &path).await else { return not_stored() };
+    let before = case.loads();
     let purged = purge(audit, &path).await;
     let answered = audit.users.now();
     if let Some(failure) = purged.failure() {
@@ -158,23 +132,23 @@ async fn removes(audit: &Audit<'_>) -> Answer {
     let mut after = Vec::new();
     for _ in 0..REQUESTS_AFTER {
         after.push(audit.users.get(&path).await);
-        audit.users.wait(INTERVAL).await;
+        audit.users.wait(PAUSE).await;
     }
-    let old: Vec<_> = after.iter().filter(|request| request.load() == Some(0)).collect();
-    let failed = after.iter().filter(|request| !request.is_ok()).count();
-    let loads = case.loads() - 1;
+    let old: Vec<_> = after.iter().filter(|request| request.load() == Some(stored)).collect();
+    let failures = Failures::of(&after);
+    let loads = case.loads() - before;
     let last = old.last().map_or(Duration::ZERO, |request| request.sent - answered);
     let (mark, text) = match purged.mark(audit, old.iter().copied()) {
-        Mark::Best if failed > 0 => {
-            (Mark::Weak, format!("{failed} of {REQUESTS_AFTER} requests after it failed."))
-        }
+        Mark::Best if failures.some() => (Mark::Weak, format!("After the purge, {}", failures.sentence())),
         Mark::Best if loads > 1 => (
             Mark::Good,
-            format!("It was gone at once, and then loaded {loads} times for {REQUESTS_AFTER} requests."),
+            format!(
+                "The page was removed at once, and then loaded {loads} times for {REQUESTS_AFTER} requests."
+            ),
         ),
         Mark::Best => (
             Mark::Best,
-            "It was gone when the purge was answered, and stored anew after one load.".to_owned(),
+            "The page was removed when the purge was answered, and stored again after one load.".to_owned(),
         ),
         mark => (
             mark,
@@ -188,12 +162,12 @@ async fn removes(audit: &Audit<'_>) -> Answer {
     Answer::new(mark, text)
         .with("old", old.len())
         .with("loads", loads)
-        .with("last_old_ms", last.as_secs_f64() * 1e3)
+        .with("last_old_ms", milliseconds(last))
 }
 
 async fn during_load(audit: &Audit<'_>) -> Answer {
     let case = audit.case("purge-load", |request| {
-        let latency = if request.number == 0 { LOAD_TIME } else { Duration::ZERO };
+        let latency = if request.number == 0 { PURGED_LOAD } else { Duration::ZERO };
         Page::of(request).cache_control("max-age=60").after(latency)
     });
     purged_during_load(audit, &case, 1).await
@@ -201,25 +175,25 @@ async fn during_load(audit: &Audit<'_>) -> Answer {
 
 async fn during_refresh(audit: &Audit<'_>) -> Answer {
     let case = audit.case("purge-refresh", |request| {
-        let latency = if request.number == 1 { LOAD_TIME } else { Duration::ZERO };
+        let latency = if request.number == 1 { PURGED_LOAD } else { Duration::ZERO };
         Page::of(request).cache_control("max-age=1, stale-while-revalidate=30").after(latency)
     });
     audit.users.get(&case.path("page")).await;
-    audit.users.wait(Duration::from_millis(2_500)).await;
+    audit.users.wait(EXPIRY).await;
     purged_during_load(audit, &case, 2).await
 }
 
 /// A purge after this load has begun and before it has ended, and two users after the purge: one at once, one when the load has ended.
 async fn purged_during_load(audit: &Audit<'_>, case: &Case, loads: usize) -> Answer {
     let path = case.path("page");
-    let purge_meanwhile = async {
+    let purge_during_load = async {
         let has_begun = have_loads_begun(audit, case, loads).await;
         let purged = purge(audit, &path).await;
         (has_begun, purged, audit.users.get(&path).await)
     };
-    let (_, (has_begun, purged, at_once)) = join(audit.users.get(&path), purge_meanwhile).await;
+    let (_, (has_begun, purged, at_once)) = join(audit.users.get(&path), purge_during_load).await;
     // The load may go on without a user.
-    audit.users.wait(LOAD_TIME + Duration::from_millis(300)).await;
+    audit.users.wait(PURGED_LOAD + Duration::from_millis(300)).await;
     let later = audit.users.get(&path).await;
     if !has_begun {
         return Answer::new(Mark::Unknown, "The page was not loaded.");
@@ -295,10 +269,7 @@ async fn burst(audit: &Audit<'_>) -> Answer {
 }
 
 async fn variants(audit: &Audit<'_>) -> Answer {
-    let case = audit.case("purge-variants", |request| {
-        let language = request.field("accept-language").unwrap_or_default().to_owned();
-        Page::of(request).cache_control("max-age=60").field(VARY, "accept-language").variant(&language)
-    });
+    let case = audit.case("purge-variants", |request| by_language(request).cache_control("max-age=60"));
     let path = case.path("page");
     let ask = async || {
         let mut requests = Vec::new();
@@ -321,8 +292,8 @@ async fn variants(audit: &Audit<'_>) -> Answer {
     let old: Vec<_> = first.iter().zip(&after).filter(is_same).map(|(_, after)| after).collect();
     let all = LANGUAGES.len();
     let text = match old.len() {
-        0 => format!("{all} of {all} languages were gone."),
-        old => format!("{old} of {all} languages stayed."),
+        0 => format!("The page was removed in {all} of {all} languages."),
+        old => format!("The old page was served in {old} of {all} languages."),
     };
     let mark = purged.mark(audit, old.iter().copied());
     Answer::new(mark, text).with("old", old.len())
@@ -340,17 +311,14 @@ async fn post(audit: &Audit<'_>) -> Answer {
     let (mut kept, mut tested) = (Vec::new(), 0);
     for method in WRITES {
         let path = case.path(method.as_str());
-        if !is_stored(audit, &path).await {
-            return not_stored();
-        }
-        let stored = audit.users.get(&path).await;
+        let Some(stored) = stored_load(audit, &path).await else { return not_stored() };
         let write = audit.users.ask(&path).method(method.clone()).send().await;
         if !matches!(write.status(), Some(200..400)) {
             continue;
         }
         tested += 1;
         let after = audit.users.get(&path).await;
-        if after.load().is_some() && after.load() == stored.load() {
+        if after.load() == Some(stored) {
             audit.users.found(Violation::AfterPurge, &after, "RFC 9111, 4.4");
             kept.push(method.to_string());
         }
@@ -376,17 +344,15 @@ async fn error_post(audit: &Audit<'_>) -> Answer {
         }
     });
     let path = case.path("page");
-    if !is_stored(audit, &path).await {
-        return not_stored();
-    }
+    let Some(stored) = stored_load(audit, &path).await else { return not_stored() };
     if !post_arrives(audit, &case, &path).await {
         return refused_post();
     }
     let loads = case.loads();
     let after = audit.users.get(&path).await;
-    match after.load() {
-        Some(0) => Answer::new(Mark::Best, "The page stayed in the store."),
-        Some(_) => Answer::new(Mark::Good, "The page was removed, and loaded for the next user."),
+    match after.load().filter(|_| after.is_ok()) {
+        Some(load) if load == stored => Answer::new(Mark::Best, "The page stayed in the store."),
+        Some(_) => Answer::new(Mark::Good, "The page was removed, and loaded again for the next user."),
         None => Answer::new(Mark::Weak, format!("The next user had {}.", after.outcome())),
     }
     .with("loads", case.loads() - loads)
@@ -402,35 +368,38 @@ async fn location(audit: &Audit<'_>) -> Answer {
         let [location, content] = NAMED.map(|name| format!("{folder}/{name}"));
         page.status(StatusCode::CREATED).field(LOCATION, &location).field(CONTENT_LOCATION, &content)
     });
+    let mut stored = Vec::new();
     for name in NAMED {
-        if !is_stored(audit, &case.path(name)).await {
-            return not_stored();
-        }
+        let Some(load) = stored_load(audit, &case.path(name)).await else { return not_stored() };
+        stored.push(load);
     }
     if !post_arrives(audit, &case, &case.path("form")).await {
         return refused_post();
     }
-    let loads = case.loads();
     let mut removed = Vec::new();
-    for (nth, name) in NAMED.into_iter().enumerate() {
-        audit.users.get(&case.path(name)).await;
-        if case.loads() > loads + removed.len() {
-            removed.push(["Location", "Content-Location"][nth]);
+    for (name, load) in NAMED.into_iter().zip(stored) {
+        let after = audit.users.get(&case.path(name)).await;
+        let failures = Failures::of([&after]);
+        if failures.some() {
+            return Answer::new(Mark::Unknown, failures.sentence());
+        }
+        if after.load() != Some(load) {
+            removed.push(format!("`{name}`"));
         }
     }
     let (mark, text) = match removed.len() {
-        0 => (Mark::Good, "They stayed in the store, as they may.".to_owned()),
+        0 => (Mark::Good, "Both pages stayed in the store, as HTTP allows.".to_owned()),
         1 => (Mark::Good, format!("The page in {} was removed.", removed[0])),
-        _ => (Mark::Best, "Both were removed.".to_owned()),
+        _ => (Mark::Best, "Both pages were removed.".to_owned()),
     };
     Answer::new(mark, text).with("removed", removed.len())
 }
 
-/// True if the second of two users has the page of the first.
-async fn is_stored(audit: &Audit<'_>, path: &str) -> bool {
+/// The load of a stored page, which the second of two users has from the store.
+async fn stored_load(audit: &Audit<'_>, path: &str) -> Option<usize> {
     let first = audit.users.get(path).await;
     let second = audit.users.get(path).await;
-    first.load().is_some() && first.load() == second.load()
+    first.load().filter(|load| second.load() == Some(*load))
 }
 
 /// Sends a POST request. True if it reached the origin.

@@ -1,5 +1,6 @@
 //! The counts of one question: requests, failures and false answers.
 
+use super::failures::Failures;
 use crate::{
     answer::{Answer, Mark},
     setup::Audit,
@@ -9,11 +10,9 @@ use crate::{
 
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    pub(super) requests: usize,
-    pub(super) failed: usize,
+    /// Those without status 200, 206 or 304.
+    pub(super) failures: Failures,
     pub(super) wrong: usize,
-    /// Of the first failed request.
-    failure: String,
 }
 
 impl Tally {
@@ -24,29 +23,22 @@ impl Tally {
         request: &UserRequest,
         fault: Option<(Violation, &'static str)>,
     ) {
-        self.requests += 1;
         if let Some((violation, rule)) = fault {
             self.wrong += 1;
             audit.users.found(violation, request, rule);
-        } else if !matches!(request.status(), Some(200 | 206 | 304)) {
-            self.failed += 1;
-            if self.failure.is_empty() {
-                self.failure = request.outcome();
-            }
         }
+        self.failures.add(request, fault.is_some() || matches!(request.status(), Some(200 | 206 | 304)));
     }
 
     /// `wrong` if an answer was false, unknown if most requests failed, or else `right`.
     pub(super) fn answer(&self, wrong: &str, right: Mark, right_text: &str) -> Answer {
-        let Self { requests, failed, failure, .. } = self;
+        let Failures { requests, failed, .. } = &self.failures;
         let (mark, text) = if self.wrong > 0 {
             (Mark::Wrong, format!("{} of {requests} {wrong}", self.wrong))
         } else if failed * 2 > *requests {
-            (Mark::Unknown, format!("{failed} of {requests} requests failed: {failure}."))
-        } else if *failed > 0 {
-            (right, format!("{right_text} {failed} of {requests} requests failed: {failure}."))
+            (Mark::Unknown, self.failures.sentence())
         } else {
-            (right, right_text.to_owned())
+            (right, format!("{right_text}{}", self.failures.appended()))
         };
         Answer::new(mark, text).with("requests", *requests).with("failed", *failed).with("wrong", self.wrong)
     }
@@ -59,8 +51,7 @@ mod tests {
     #[test]
     fn false_answers_outweigh_failures() {
         let answer = |wrong, failed| {
-            let failure = "status 503".to_owned();
-            let tally = Tally { requests: 10, failed, wrong, failure };
+            let tally = Tally { failures: Failures::example(failed, 10), wrong };
             tally.answer("requests got another's page.", Mark::Good, "All is right.")
         };
         assert_eq!(answer(0, 0).mark, Mark::Good);

@@ -4,7 +4,7 @@ mod conditions;
 mod encodings;
 mod parts;
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
 use http::{
@@ -12,121 +12,92 @@ use http::{
     header::{ACCEPT_LANGUAGE, VARY},
 };
 
-use super::tally::Tally;
+use super::{EXPIRY, SHORT_LOAD, tally::Tally};
 use crate::{
     answer::{Answer, Mark},
     case::{Case, OriginRequest},
     page::Page,
-    questions::{Needs, Question},
+    questions::Question,
     setup::Audit,
     stamp::BodyFault,
     truth::Violation,
     users::UserRequest,
 };
 
-/// Long enough that requests sent at once wait for the same load.
-const LOAD_TIME: Duration = Duration::from_millis(100);
-/// After it a page with `max-age=1` has expired, also in a cache that counts whole seconds.
-const EXPIRY: Duration = Duration::from_millis(2_500);
 const MATCH: &str = "RFC 9111, 4.1";
 const LANGUAGES: [&str; 2] = ["de", "fr"];
 const OTHERS: &str = "requests got the variant of another language.";
 
 pub(super) const QUESTIONS: &[Question] = &[
-    Question {
-        id: "variants.vary",
-        text: "`Vary: accept-language`, two languages, 100 users at once, 40 afterwards",
-        rule: MATCH,
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(vary(audit)),
-    },
-    Question {
-        id: "variants.vary-star",
-        text: "`Vary: *` with `max-age=60`, 30 users at once, 10 afterwards",
-        rule: MATCH,
-        needs: Needs::Requests,
-        mostly_waits: true,
-        ask: |audit| Box::pin(vary_star(audit)),
-    },
-    Question {
-        id: "variants.encodings",
-        text: "`Vary: accept-encoding`, clients with gzip and without",
-        rule: MATCH,
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(encodings::encodings(audit)),
-    },
-    Question {
-        id: "variants.many",
-        text: "200 variants of a page, each asked for twice",
-        rule: MATCH,
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(many(audit)),
-    },
-    Question {
-        id: "variants.vary-appears",
-        text: "A page without `Vary` expires and has it from then on, 40 users at once",
-        rule: MATCH,
-        needs: Needs::Requests,
-        mostly_waits: true,
-        ask: |audit| Box::pin(vary_appears(audit)),
-    },
-    Question {
-        id: "variants.head",
-        text: "HEAD before, after and together with GET",
-        rule: "RFC 9110, 9.3.2 and 8.6",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(parts::head(audit)),
-    },
-    Question {
-        id: "variants.range",
-        text: "Ranges of a page that is stored, of one that is not, and at the same time as whole pages",
-        rule: "RFC 9110, 15.3.7",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(parts::range(audit)),
-    },
-    Question {
-        id: "variants.if-range",
-        text: "The rest of a page that has changed, with `If-Range` and the old tag",
-        rule: "RFC 9110, 13.1.5",
-        needs: Needs::Requests,
-        mostly_waits: true,
-        ask: |audit| Box::pin(parts::if_range(audit)),
-    },
-    Question {
-        id: "variants.if-none-match",
-        text: "`If-None-Match` with the page's tag, with another, and at the same time as requests without it",
-        rule: "RFC 9110, 13.1.2 and 15.4.5",
-        needs: Needs::Requests,
-        mostly_waits: false,
-        ask: |audit| Box::pin(conditions::if_none_match(audit)),
-    },
-    Question {
-        id: "variants.revalidation",
-        text: "Two variants with tags expire, and 20 users at once",
-        rule: MATCH,
-        needs: Needs::Requests,
-        mostly_waits: true,
-        ask: |audit| Box::pin(conditions::revalidation(audit)),
-    },
-    Question {
-        id: "variants.304-fields",
-        text: "A 304 with another lifetime and another value of a field",
-        rule: "RFC 9111, 3.2 and 4.3.4",
-        needs: Needs::Requests,
-        mostly_waits: true,
-        ask: |audit| Box::pin(conditions::fields_of_304(audit)),
-    },
+    Question::new(
+        "variants.vary",
+        "`Vary: accept-language`, two languages, 100 users at once, 40 afterwards",
+        |audit| Box::pin(vary(audit)),
+    )
+    .rule(MATCH),
+    Question::new(
+        "variants.vary-star",
+        "`Vary: *` with `max-age=60`, 30 users at once, 10 afterwards",
+        |audit| Box::pin(vary_star(audit)),
+    )
+    .rule(MATCH)
+    .mostly_waits(),
+    Question::new("variants.encodings", "`Vary: accept-encoding`, clients with gzip and without", |audit| {
+        Box::pin(encodings::encodings(audit))
+    })
+    .rule(MATCH),
+    Question::new("variants.many", "200 variants of a page, each asked for twice", |audit| {
+        Box::pin(many(audit))
+    })
+    .rule(MATCH),
+    Question::new(
+        "variants.vary-appears",
+        "A page without `Vary` expires and has it from then on, 40 users at once",
+        |audit| Box::pin(vary_appears(audit)),
+    )
+    .rule(MATCH)
+    .mostly_waits(),
+    Question::new("variants.head", "HEAD before, after and together with GET", |audit| {
+        Box::pin(parts::head(audit))
+    })
+    .rule("RFC 9110, 9.3.2 and 8.6"),
+    Question::new(
+        "variants.range",
+        "Ranges of a page that is stored, of one that is not, and at the same time as whole pages",
+        |audit| Box::pin(parts::range(audit)),
+    )
+    .rule("RFC 9110, 15.3.7"),
+    Question::new(
+        "variants.if-range",
+        "The rest of a page that has changed, with `If-Range` and the old tag",
+        |audit| Box::pin(parts::if_range(audit)),
+    )
+    .rule("RFC 9110, 13.1.5")
+    .mostly_waits(),
+    Question::new(
+        "variants.if-none-match",
+        "`If-None-Match` with the page's tag, with another, and at the same time as requests without it",
+        |audit| Box::pin(conditions::if_none_match(audit)),
+    )
+    .rule("RFC 9110, 13.1.2 and 15.4.5"),
+    Question::new("variants.revalidation", "Two variants with tags expire, and 20 users at once", |audit| {
+        Box::pin(conditions::revalidation(audit))
+    })
+    .rule(MATCH)
+    .mostly_waits(),
+    Question::new(
+        "variants.304-fields",
+        "A 304 with another lifetime and another value of a field",
+        |audit| Box::pin(conditions::fields_of_304(audit)),
+    )
+    .rule("RFC 9111, 3.2 and 4.3.4")
+    .mostly_waits(),
 ];
 
 async fn vary(audit: &Audit<'_>) -> Answer {
     const AFTERWARDS: usize = 40;
     let case =
-        audit.case("vary", |request| by_language(request).cache_control("max-age=60").after(LOAD_TIME));
+        audit.case("vary", |request| by_language(request).cache_control("max-age=60").after(SHORT_LOAD));
     let mut requests = speakers(audit, &case, 100).await;
     let before = case.loads();
     for _ in 0..AFTERWARDS / 10 {
@@ -138,8 +109,7 @@ async fn vary(audit: &Audit<'_>) -> Answer {
         again => (
             if again > AFTERWARDS / 2 { Mark::Weak } else { Mark::Good },
             format!(
-                "Each request got its language. {again} of {AFTERWARDS} requests for pages that had been loaded were \
-                 loads again."
+                "Each request got its language; {again} of {AFTERWARDS} requests for loaded pages were loads again."
             ),
         ),
     };
@@ -148,7 +118,7 @@ async fn vary(audit: &Audit<'_>) -> Answer {
 
 async fn vary_star(audit: &Audit<'_>) -> Answer {
     let case = audit.case("vary-star", |request| {
-        Page::of(request).cache_control("max-age=60").field(VARY, "*").after(LOAD_TIME)
+        Page::of(request).cache_control("max-age=60").field(VARY, "*").after(SHORT_LOAD)
     });
     let path = case.path("page");
     let mut requests = join_all((0..30).map(|_| audit.users.get(&path))).await;
@@ -196,19 +166,22 @@ async fn many(audit: &Audit<'_>) -> Answer {
 async fn vary_appears(audit: &Audit<'_>) -> Answer {
     let case = audit.case("vary-appears", |request| match request.nth {
         0 => Page::of(request).cache_control("max-age=1"),
-        _ => by_language(request).cache_control("max-age=60").after(2 * LOAD_TIME),
+        _ => by_language(request).cache_control("max-age=60").after(2 * SHORT_LOAD),
     });
     audit.users.get(&case.path("page")).await;
     audit.users.wait(EXPIRY).await;
     let mut requests = speakers(audit, &case, 40).await;
     // A cache may load it in the background.
-    audit.users.wait(5 * LOAD_TIME).await;
+    audit.users.wait(5 * SHORT_LOAD).await;
     requests.extend(speakers(audit, &case, 10).await);
     let old = requests.iter().filter(|request| request.load() == Some(0)).count();
     let text = match old {
         0 => "Each request got its language.".to_owned(),
         old => {
-            format!("{old} of {} requests got the old page, and no request another language.", requests.len())
+            format!(
+                "{old} of {} requests got the old page, and no request got another language.",
+                requests.len()
+            )
         }
     };
     languages(audit, &requests)
@@ -239,7 +212,7 @@ fn languages(audit: &Audit<'_>, requests: &[UserRequest]) -> Tally {
 }
 
 /// The page in the language of the request.
-fn by_language(request: &OriginRequest) -> Page {
+pub(super) fn by_language(request: &OriginRequest) -> Page {
     Page::of(request).field(VARY, ACCEPT_LANGUAGE.as_str()).variant(language_in(&request.headers))
 }
 
@@ -248,7 +221,7 @@ fn language_in(headers: &HeaderMap) -> &str {
 }
 
 /// The fault of an answer that has to be a whole page.
-fn fault_of_whole(request: &UserRequest) -> Option<(Violation, &'static str)> {
+pub(super) fn fault_of_whole(request: &UserRequest) -> Option<(Violation, &'static str)> {
     match (request.status()?, request.page()) {
         (206, _) => Some((Violation::WrongStatus, "RFC 9110, 15.3.7")),
         (304, _) => Some((Violation::WrongStatus, "RFC 9110, 15.4.5")),

@@ -6,14 +6,7 @@ use super::*;
 use crate::{questions::Needs, server::CacheServer, truth::Truth};
 
 const fn question(id: &'static str, text: &'static str, rule: &'static str, needs: Needs) -> Question {
-    Question {
-        id,
-        text,
-        rule,
-        needs,
-        mostly_waits: false,
-        ask: |_| Box::pin(async { Answer::new(Mark::Unknown, "") }),
-    }
+    Question::new(id, text, |_| Box::pin(async { Answer::new(Mark::Unknown, "") })).rule(rule).needs(needs)
 }
 
 static COLD: Question = question("herd.cold", "A page that is not stored", "", Needs::Requests);
@@ -60,11 +53,13 @@ fn comparison(report: &AuditReport) -> AuditComparison {
     let earlier = r#"{
         "schema": "stockade.audit/1",
         "cache": { "name": "nginx", "version": "1.18.0" },
+        "url": "http://127.0.0.1:8080",
+        "origin": "127.0.0.1:9080",
         "answers": [
-            { "id": "herd.cold", "question": "A page that is not stored", "mark": "best" },
-            { "id": "privacy.cookie", "question": "A page", "mark": "wrong" },
-            { "id": "privacy.owner", "question": "A page for one user", "mark": "weak" },
-            { "id": "herd.old", "question": "A <question> of old", "mark": "weak" }
+            { "id": "herd.cold", "question": "A page that is not stored", "mark": "best", "answer": "" },
+            { "id": "privacy.cookie", "question": "A page", "mark": "wrong", "answer": "" },
+            { "id": "privacy.owner", "question": "A page for one user", "mark": "weak", "answer": "" },
+            { "id": "herd.old", "question": "A <question> of old", "mark": "weak", "answer": "" }
         ]
     }"#;
     AuditComparison::new("runs/audit/a.json".to_owned(), &earlier.parse().unwrap(), report)

@@ -8,7 +8,7 @@ use crate::{
     answer::{Answer, Mark},
     case::{Case, OriginRequest},
     page::Page,
-    questions::integrity::is_false,
+    questions::{failures::Failures, integrity::is_false},
     setup::Audit,
     truth::Violation,
     users::UserRequest,
@@ -40,8 +40,8 @@ pub(super) async fn chunked_cut(audit: &Audit<'_>) -> Answer {
     answer.unwrap_or_else(|| {
         Answer::new(
             Mark::Weak,
-            "The cache asks with HTTP/1.0: a body without Content-Length ends with its connection, and a part cannot be \
-             told from the whole.",
+            "The cache asks the origin with HTTP/1.0: a body without Content-Length ends with its connection, so a part \
+             looks like the whole.",
         )
     })
 }
@@ -124,7 +124,10 @@ pub(super) async fn over_long(audit: &Audit<'_>) -> Answer {
     }
     let after = OVER_LONG_ROUNDS * REQUESTS_AFTER;
     let (mark, text) = match (wrong, failed) {
-        (1.., _) => (Mark::Wrong, format!("{wrong} users had bytes that were not of their page.")),
+        (1.., _) => (
+            Mark::Wrong,
+            format!("{wrong} of {} users had bytes that were not of their page.", OVER_LONG_ROUNDS + after),
+        ),
         (0, 1..) => (Mark::Weak, format!("{failed} of {after} requests for other pages failed.")),
         (0, 0) => (Mark::Best, format!("{after} of {after} requests for other pages had their own.")),
     };
@@ -190,7 +193,7 @@ pub(super) async fn mislabelled(audit: &Audit<'_>) -> Answer {
     let (mark, text) = match (wrong, passed) {
         (1.., _) => (Mark::Wrong, format!("{wrong} of 2 users had other bytes than the origin sent.")),
         (0, 2) => (Mark::Best, "The bytes were passed on as they are.".to_owned()),
-        _ => (Mark::Good, format!("The users had an error: {}.", requests[1].outcome())),
+        _ => (Mark::Good, Failures::of(&requests).sentence()),
     };
     Answer::new(mark, text).with("wrong", wrong).with("passed", passed)
 }

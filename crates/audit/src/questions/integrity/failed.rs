@@ -9,6 +9,7 @@ use stockade_origin::ResponseEnding;
 use crate::{
     answer::{Answer, Mark},
     page::Page,
+    questions::EXPIRY,
     setup::Audit,
     truth::Violation,
     users::UserRequest,
@@ -38,7 +39,7 @@ pub(super) async fn error_stored(audit: &Audit<'_>) -> Answer {
             audit.users.found(Violation::WrongStatus, &next, "RFC 9111, 3");
             stored.push(page);
         } else if !next.is_ok() {
-            failed.push(format!("after {page} it had {}", next.outcome()));
+            failed.push(format!("{} after {page}", next.outcome()));
         }
     }
     if !stored.is_empty() {
@@ -65,7 +66,7 @@ pub(super) async fn gone(audit: &Audit<'_>) -> Answer {
     for path in &paths {
         audit.users.get(path).await;
     }
-    audit.users.wait(Duration::from_millis(2_500)).await;
+    audit.users.wait(EXPIRY).await;
     let mut first = Vec::new();
     for path in &paths {
         first.push(audit.users.get(path).await);
@@ -80,12 +81,16 @@ pub(super) async fn gone(audit: &Audit<'_>) -> Answer {
     for request in later.iter().filter(|request| request.is_ok()) {
         audit.users.found(Violation::TooOld, request, "RFC 9111, 4.2.4");
     }
-    let failed = count(&later, |request| !matches!(request.status(), Some(200 | 404 | 410)));
+    let failed = later.iter().find(|request| !matches!(request.status(), Some(200 | 404 | 410)));
     let (mark, text) = match (first_old, later_old, failed) {
-        (_, 1.., _) => {
-            (Mark::Wrong, format!("{later_old} of 2 users still had the old page a second later."))
-        }
-        (_, _, 1..) => (Mark::Weak, format!("Users had {} and {}.", first[0].outcome(), later[0].outcome())),
+        (_, 1.., _) => (
+            Mark::Wrong,
+            format!("{later_old} of 2 users had the old page a second after the next request for it."),
+        ),
+        (_, _, Some(failed)) => (
+            Mark::Weak,
+            format!("A user had neither the page nor the status of the origin: {}.", failed.outcome()),
+        ),
         (1.., ..) => (
             Mark::Good,
             format!(
@@ -106,22 +111,22 @@ pub(super) async fn post_retry(audit: &Audit<'_>) -> Answer {
     });
     let mut repeated = 0;
     for post in 0..POSTS {
-        // Leaves the cache a kept connection, on which a reset looks as if the origin had closed it before.
+        // Leaves the cache a persistent connection, on which a reset looks as if the origin had closed it before.
         audit.users.get(&case.path("warm")).await;
         let path = case.path(&format!("post-{post}"));
         audit.users.ask(&path).method(Method::POST).send().await;
         repeated += usize::from(case.seen().iter().filter(|request| request.path() == path).count() > 1);
     }
     if repeated > 0 {
-        let text = format!("{repeated} of {POSTS} reached the origin more than once.");
+        let text = format!("{repeated} of {POSTS} POST requests reached the origin more than once.");
         return Answer::new(Mark::Wrong, text).with("repeated", repeated);
     }
     let reached = case.seen().iter().filter(|request| request.method == Method::POST).count();
     if reached < POSTS {
-        let text = format!("{reached} of {POSTS} reached the origin.");
+        let text = format!("{reached} of {POSTS} POST requests reached the origin.");
         return Answer::new(Mark::Unknown, text);
     }
-    Answer::new(Mark::Best, "Each reached the origin once.").with("repeated", 0)
+    Answer::new(Mark::Best, "Each POST request reached the origin once.").with("repeated", 0)
 }
 
 pub(super) async fn get_after_reset(audit: &Audit<'_>) -> Answer {
@@ -133,7 +138,7 @@ pub(super) async fn get_after_reset(audit: &Audit<'_>) -> Answer {
             path if path.starts_with("again") && request.nth == 0 => ResponseEnding::Refused,
             _ => ResponseEnding::Complete,
         };
-        // Long enough that each request of `after` has a connection, which the cache may keep.
+        // Long enough that each request of `after` has a connection, which the cache may use again.
         let latency = Duration::from_millis(if request.path().contains("/after-") { 200 } else { 0 });
         Page::of(request).cache_control("no-store").after(latency).ending(ending)
     });
@@ -147,12 +152,12 @@ pub(super) async fn get_after_reset(audit: &Audit<'_>) -> Answer {
     let again = count(&ask("again").await, |request| !request.is_ok());
     let mark = match (after, again) {
         (1.., _) => Mark::Weak,
-        // A cache that repeats requests on kept connections alone may have had a new one for some.
+        // A cache that repeats requests on persistent connections alone may have had a new one for some.
         (0, again) if again >= USERS / 2 => Mark::Good,
         _ => Mark::Best,
     };
     let text = format!(
-        "{after} of {USERS} failed. Of {USERS} requests that were reset without a byte, {again} failed."
+        "{after} of {USERS} requests after a reset failed; {again} of {USERS} requests that were reset without a byte failed."
     );
     Answer::new(mark, text).with("failed_after_reset", after).with("failed_on_reset", again)
 }

@@ -8,6 +8,7 @@ use http::{
 use crate::{
     answer::{Answer, Mark},
     page::Page,
+    questions::failures::Failures,
     setup::Audit,
     users::UserRequest,
 };
@@ -32,7 +33,11 @@ pub(super) async fn same(audit: &Audit<'_>) -> Answer {
     let path = case.path("page");
     let loaded = audit.users.get(&path).await;
     let stored = audit.users.get(&path).await;
-    if case.loads() > 1 || !stored.is_ok() {
+    let failures = Failures::of([&loaded, &stored]);
+    if failures.some() {
+        return Answer::new(Mark::Unknown, failures.sentence());
+    }
+    if case.loads() > 1 {
         return Answer::new(Mark::Unknown, format!("The page was not stored: {} loads.", case.loads()));
     }
     let mut changed = Vec::new();

@@ -8,11 +8,11 @@ use http::{
     header::{CACHE_CONTROL, ETAG, IF_NONE_MATCH},
 };
 
-use super::{EXPIRY, LOAD_TIME, OTHERS, by_language, fault_of_whole, language_in, languages, speakers};
+use super::{OTHERS, by_language, fault_of_whole, language_in, languages, speakers};
 use crate::{
     answer::{Answer, Mark},
     page::Page,
-    questions::tally::Tally,
+    questions::{EXPIRY, SHORT_LOAD, tally::Tally},
     setup::Audit,
     truth::Violation,
     users::UserRequest,
@@ -27,7 +27,7 @@ const X_VERSION: &str = "x-version";
 
 pub(super) async fn if_none_match(audit: &Audit<'_>) -> Answer {
     let case = audit.case("if-none-match", |request| {
-        Page::of(request).cache_control("max-age=60").etag(TAG).after(LOAD_TIME)
+        Page::of(request).cache_control("max-age=60").etag(TAG).after(SHORT_LOAD)
     });
     let ask = |path: &str, tags: &str| audit.users.ask(path).field("if-none-match", tags).send();
     let stored = case.path("stored");
@@ -88,7 +88,7 @@ fn fault_of_condition(request: &UserRequest) -> Option<(Violation, &'static str)
 
 pub(super) async fn revalidation(audit: &Audit<'_>) -> Answer {
     let case = audit.case("revalidation", |request| {
-        let latency = if request.number < 2 { Duration::ZERO } else { LOAD_TIME };
+        let latency = if request.number < 2 { Duration::ZERO } else { SHORT_LOAD };
         let tag = format!("\"{}\"", language_in(&request.headers));
         by_language(request).cache_control("max-age=1").etag(&tag).after(latency)
     });
@@ -100,7 +100,7 @@ pub(super) async fn revalidation(audit: &Audit<'_>) -> Answer {
     audit.users.wait(EXPIRY).await;
     let before = case.loads();
     requests.extend(speakers(audit, &case, 20).await);
-    audit.users.wait(5 * LOAD_TIME).await;
+    audit.users.wait(5 * SHORT_LOAD).await;
     requests.extend(speakers(audit, &case, 2).await);
 
     let [mut own, mut others, mut whole] = [0; 3];

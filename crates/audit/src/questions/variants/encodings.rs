@@ -11,12 +11,12 @@ use http::{
 };
 use stockade_origin::ScriptedResponse;
 
-use super::{LOAD_TIME, MATCH};
+use super::MATCH;
 use crate::{
-    answer::{Answer, Mark},
+    answer::{Answer, Mark, counted},
     case::{Case, OriginRequest},
     page::Page,
-    questions::tally::Tally,
+    questions::{SHORT_LOAD, tally::Tally},
     setup::Audit,
     stamp::Stamp,
     truth::Violation,
@@ -54,10 +54,7 @@ pub(super) async fn encodings(audit: &Audit<'_>) -> Answer {
     let accepting = requests.iter().filter(|request| accepts_gzip(accepted_by(request)));
     let (accepting, coded) = (accepting.clone().count(), accepting.filter(has_gzip).count());
     let (mark, text) = if again > CODINGS {
-        let text = format!(
-            "{again} of {} requests for pages that had been loaded were loads again.",
-            ACCEPTED.len()
-        );
+        let text = format!("{again} of {} requests for loaded pages were loads again.", ACCEPTED.len());
         (Mark::Weak, text)
     } else if coded * 2 < accepting && was_asked_for_gzip(&case) {
         (Mark::Weak, format!("{coded} of {accepting} clients that accept gzip got it."))
@@ -66,9 +63,9 @@ pub(super) async fn encodings(audit: &Audit<'_>) -> Answer {
         (
             mark,
             format!(
-                "Pages that were loaded for {} values of `Accept-Encoding`: {}; codings: {CODINGS}.",
-                ACCEPTED.len(),
-                loads[0]
+                "{} for {} values of `Accept-Encoding` and {CODINGS} codings.",
+                counted(loads[0], "load"),
+                ACCEPTED.len()
             ),
         )
     };
@@ -91,7 +88,7 @@ fn coded(request: &OriginRequest) -> ScriptedResponse {
         .cache_control("max-age=60")
         .field(VARY, ACCEPT_ENCODING.as_str())
         .variant(if is_coded { GZIP } else { "identity" })
-        .after(LOAD_TIME);
+        .after(SHORT_LOAD);
     let mut response = page.response();
     if is_coded {
         response.headers.insert(CONTENT_ENCODING, HeaderValue::from_static(GZIP));

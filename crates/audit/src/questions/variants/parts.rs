@@ -8,12 +8,12 @@ use http::{
     header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG},
 };
 
-use super::{EXPIRY, LOAD_TIME, fault_of_whole};
+use super::fault_of_whole;
 use crate::{
     answer::{Answer, Mark},
     case::{Case, OriginRequest},
     page::Page,
-    questions::tally::Tally,
+    questions::{EXPIRY, SHORT_LOAD, tally::Tally},
     setup::Audit,
     stamp::Stamp,
     truth::Violation,
@@ -32,7 +32,7 @@ const TAGS: [&str; 2] = ["\"first\"", "\"second\""];
 
 pub(super) async fn head(audit: &Audit<'_>) -> Answer {
     let case = audit.case("head", |request| {
-        let latency = if request.path().ends_with("at-once") { LOAD_TIME } else { Duration::ZERO };
+        let latency = if request.path().ends_with("at-once") { SHORT_LOAD } else { Duration::ZERO };
         Page::of(request).cache_control("max-age=60").etag("\"a\"").bytes(BYTES).after(latency)
     });
     let head = |path: &str| audit.users.ask(path).method(Method::HEAD).send();
@@ -52,6 +52,7 @@ pub(super) async fn head(audit: &Audit<'_>) -> Answer {
         .filter(|name| page.field(name) != head_of_stored.field(name))
         .map(|name| format!("`{name}`"))
         .collect::<Vec<_>>();
+    let failure = (!head_of_stored.is_ok()).then(|| head_of_stored.outcome());
     requests.extend([page, head_of_stored]);
     let at_once = case.path("at-once");
     let heads = join_all((0..20).map(|_| head(&at_once)));
@@ -62,12 +63,13 @@ pub(super) async fn head(audit: &Audit<'_>) -> Answer {
     for request in &requests {
         tally.add(audit, request, fault_of_head_or_page(request));
     }
-    let (mark, text) = match (different.is_empty(), again) {
-        (true, 0) => {
+    let (mark, text) = match (failure, different.is_empty(), again) {
+        (Some(outcome), ..) => (Mark::Weak, format!("HEAD for a stored page failed: {outcome}.")),
+        (None, true, 0) => {
             (Mark::Best, "HEAD for a stored page is answered from the store, with the fields of GET.".into())
         }
-        (true, _) => (Mark::Good, "Each HEAD reaches the origin.".to_owned()),
-        (false, _) => {
+        (None, true, _) => (Mark::Good, "Each HEAD request is a load.".to_owned()),
+        (None, false, _) => {
             (Mark::Weak, format!("HEAD for a stored page differs from GET in {}.", different.join(" and ")))
         }
     };
@@ -86,7 +88,7 @@ fn fault_of_head_or_page(request: &UserRequest) -> Option<(Violation, &'static s
 
 pub(super) async fn range(audit: &Audit<'_>) -> Answer {
     let case = audit.case("range", |request| {
-        let latency = if request.path().ends_with("at-once") { LOAD_TIME } else { Duration::ZERO };
+        let latency = if request.path().ends_with("at-once") { SHORT_LOAD } else { Duration::ZERO };
         Page::of(request).cache_control("max-age=60").bytes(BYTES).ranges().after(latency)
     });
     let mut requests = Vec::new();
@@ -140,7 +142,7 @@ pub(super) async fn if_range(audit: &Audit<'_>) -> Answer {
     let case = audit.case("if-range", |request| {
         let (cache_control, latency) = match (request.nth, request.path().ends_with("joined")) {
             (0, false) => ("max-age=1", Duration::ZERO),
-            (_, false) => ("max-age=60", LOAD_TIME),
+            (_, false) => ("max-age=60", SHORT_LOAD),
             (_, true) => ("max-age=60", Duration::ZERO),
         };
         let page = Page::of(request).cache_control(cache_control).bytes(BYTES).ranges();
