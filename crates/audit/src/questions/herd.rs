@@ -83,6 +83,8 @@ async fn old_page(audit: &Audit<'_>, name: &str, cache_control: &'static str) ->
     let before = case.loads();
     audit.users.wait(EXPIRY).await;
     let herd = audit.users.herd(&case.path("page"), USERS, HERD_PATIENCE).await;
+    // A refresh begins after the user has the old page.
+    audit.users.wait(LONG_LOAD / 2).await;
     let old =
         herd.iter().filter(|request| request.load().is_some() && request.load() == first.load()).count();
     let text = match old {

@@ -132,7 +132,7 @@ fn json_has_counts_of_false_answers_and_earlier_marks() {
     cache: {"name":"nginx","version":"1.22.1"}
     url: "http://127.0.0.1:8080"
     not_asked: [{"id":"purge.hot","needs":"--purge","question":"A page that is purged"},{"id":"restart.kill","needs":"a server that the audit starts (--preset, --command)","question":"A cache that is killed"}]
-    audit: {"after_purge":0,"age_wrong":0,"examples":{"wrong_owner":{"request":"GET /a?b=<1>, cookie: user=7","answer":"status 200; page of load 3, owner \"8\"","rule":"RFC 9111, 5.2.2.7"}},"requests":1300,"too_old":0,"truncated":0,"wrong_body":0,"wrong_owner":2,"wrong_status":0,"wrong_variant":0}
+    audit: {"after_purge":0,"age_wrong":0,"examples":{"wrong_owner":{"answer":"status 200; page of load 3, owner \"8\"","request":"GET /a?b=<1>, cookie: user=7","rule":"RFC 9111, 5.2.2.7"}},"requests":1300,"too_old":0,"truncated":0,"wrong_body":0,"wrong_owner":2,"wrong_status":0,"wrong_variant":0}
     against: {"better":[],"cache":"nginx 1.18.0","gone":["herd.old"],"new":["herd.expired"],"record":"runs/audit/a.json","same":["privacy.cookie"],"unknown":["privacy.owner"],"worse":["herd.cold"]}
     {"answer":"200 loads.","evidence":{"loads":200},"id":"herd.cold","mark":"weak","question":"A page that is not stored","remedy":"proxy_cache_lock on;","was":"best"}
     {"answer":"1 load.","evidence":{"loads":1},"id":"herd.expired","mark":"best","question":"A page that has expired"}

@@ -58,7 +58,7 @@ const FOUND_BY: [(Fault, &str); 35] = [
     (Fault::HeadWithOtherLength, "variants.head"),
     (Fault::BreakerForAll, "outage.other-pages"),
     (Fault::RetriesPost, "integrity.post-retry"),
-    (Fault::NothingAfterReset, "integrity.get-after-reset"),
+    (Fault::NothingAfterReset, "herd.leader-reset"),
     (Fault::UnkeyedField, "keys.unkeyed"),
     (Fault::StaleAfterGone, "integrity.gone"),
     (Fault::StoresAuthorized, "privacy.authorization"),
