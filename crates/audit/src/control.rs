@@ -33,10 +33,12 @@ pub trait Server: Debug + Send + Sync {
     fn restart(&self) -> Result<(), String>;
 
     /// True if it has a way to reload its configuration.
-    fn can_reload(&self) -> bool;
+    fn can_reload(&self) -> bool {
+        false
+    }
 
     /// It begins to reload its configuration, if it can.
-    fn reload(&self);
+    fn reload(&self) {}
 
     /// Its resident memory, with that of its children. `None`: it is not known.
     fn resident_bytes(&self) -> Option<u64>;

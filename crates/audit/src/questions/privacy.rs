@@ -262,7 +262,10 @@ async fn qualified(audit: &Audit<'_>) -> Answer {
     let (mark, text) = if case.loads() + tally.failures.failed < tally.failures.requests {
         (Mark::Best, "The page is stored without the named field.")
     } else {
-        (Mark::Good, "A page with such a directive is loaded for each request, as if no field were named.")
+        (
+            Mark::Good,
+            "A page with one of these directives is loaded for each request, as if no field were named.",
+        )
     };
     let wrong = format!(
         "requests got the named field of another user's response ({} was not followed).",

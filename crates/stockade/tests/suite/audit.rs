@@ -39,7 +39,7 @@ fn assert_answer(answers: &Value, id: &str, mark: &str, loads: u64) {
 #[test]
 fn nginx_does_not_coalesce_by_default() {
     let sandbox = Sandbox::new();
-    let report = audited(&sandbox, "nginx", &["--fail-on", "weak"], 99);
+    let report = audited(&sandbox, "nginx", &["--ask", "herd", "--fail-on", "weak"], 99);
     assert_eq!(record(&sandbox), report);
     let answers = &report["answers"];
     assert_answer(answers, "herd.cold", "weak", 200);
@@ -47,16 +47,36 @@ fn nginx_does_not_coalesce_by_default() {
     assert_answer(answers, "herd.uncacheable", "best", 50);
     let remedy = answers.as_array().into_iter().flatten().find(|answer| answer["id"] == "herd.cold");
     assert_eq!(remedy.expect("an answer")["remedy"], "proxy_cache_lock on;");
+    experiments_of_the_record_can_be_read(&sandbox);
+}
+
+/// Each question that has an experiment, and the message about one that has none.
+fn experiments_of_the_record_can_be_read(sandbox: &Sandbox) {
+    let folder = sandbox.path().join("runs/audit");
+    let record = fs::read_dir(folder).expect("a directory").flatten().next().expect("a record").path();
+    let init = |file: &str, id: &str| {
+        sandbox.stockade(&["init", file, "--from-audit", &record.to_string_lossy(), "--answer", id])
+    };
+    for id in ["herd.cold", "herd.expired", "herd.uncacheable", "herd.slow"] {
+        let file = format!("{id}.toml");
+        let output = init(&file, id);
+        assert_eq!(output.code, 0, "{}", output.stderr);
+        let experiment = stockade_lab::spec::Experiment::load(&sandbox.path().join(&file));
+        assert!(experiment.is_ok(), "{id}: {:?}", experiment.err());
+    }
+    init("reset.toml", "herd.leader-reset")
+        .assert_refused(2, &["its origin serves the same page to all", "herd.cold"]);
+    init("other.toml", "keys.host").assert_refused(2, &["the audit has no answer `keys.host`"]);
 }
 
 /// Its built-in VCL has a grace of ten seconds. The earlier audit was of a cache that coalesces nothing.
 #[test]
 fn varnish_coalesces_and_serves_old_pages() {
     let sandbox = Sandbox::new();
-    let earlier = r#"{"schema":"stockade.audit/1","cache":{"name":"other"},"answers":[
-        {"id":"herd.cold","question":"cold","mark":"weak"},{"id":"herd.old","question":"old","mark":"best"}]}"#;
+    let earlier = r#"{"schema":"stockade.audit/1","cache":{"name":"other"},"url":"http://127.0.0.1:1","origin":"127.0.0.1:2","answers":[
+        {"id":"herd.cold","question":"cold","mark":"weak","answer":""},{"id":"herd.old","question":"old","mark":"best","answer":""}]}"#;
     let earlier = sandbox.file("earlier.json", earlier);
-    let options = ["--against", &earlier, "--fail-on", "worse", "--no-record"];
+    let options = ["--ask", "herd", "--against", &earlier, "--fail-on", "worse", "--no-record"];
     let report = audited(&sandbox, "varnish", &options, 0);
     for id in ["herd.cold", "herd.expired"] {
         assert_answer(&report["answers"], id, "best", 1);

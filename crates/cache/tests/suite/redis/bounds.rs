@@ -18,7 +18,7 @@ fn is_clean(node: &Node) -> bool {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dropped_requests_leave_no_state() {
     let (redis, live) = (RedisServer::start().unwrap(), Live::new());
-    let url = format!("{}?lease=10s&timeout=10s", redis.url());
+    let url = format!("{}?lease=60s&timeout=60s", redis.url());
     let source = Source::new(&live, 500 * MS);
     let nodes: [Node; 2] = nodes::nodes(&url, &coalescing(MINUTE), true).await;
     let keys: Vec<_> = (0..KEYS).map(|key| key.to_string()).collect();
