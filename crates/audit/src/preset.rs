@@ -241,6 +241,7 @@ fn stockade(Settings { folder, port, origin }: Settings<'_>) -> io::Result<Vec<S
 url = \"http://{origin}\"
 
 [admin]
+listen = \"127.0.0.1:0\"
 purge_from = [\"127.0.0.1\"]
 "
     );

@@ -37,7 +37,7 @@ const IDLE_TIME: Duration = Duration::from_secs(3);
 
 pub(super) const QUESTIONS: &[Question] = &[
     Question::new("limits.large", "A page of 32 MiB, and 4 users at once", |audit| Box::pin(large(audit))),
-    Question::new("limits.many", "5,000 pages, and one that is asked for all the time", |audit| {
+    Question::new("limits.many", "Many pages (5,000), and one that is asked for all the time", |audit| {
         Box::pin(many(audit))
     }),
     Question::new("limits.long-field", "A field of 7,000 bytes in a response and in a request", |audit| {
@@ -48,13 +48,15 @@ pub(super) const QUESTIONS: &[Question] = &[
         Box::pin(long_url(audit))
     })
     .rule("RFC 9111, 4"),
-    Question::new("limits.many-fields", "80 fields in a response and in a request", |audit| {
+    Question::new("limits.many-fields", "A response and a request with 80 fields", |audit| {
         Box::pin(many_fields(audit))
     })
     .rule("RFC 9110, 5.1"),
-    Question::new("limits.connections", "200 connections with half a request, and 20 users", |audit| {
-        Box::pin(connections(audit))
-    }),
+    Question::new(
+        "limits.connections",
+        "Clients that send half a request on 200 connections, and 20 users",
+        |audit| Box::pin(connections(audit)),
+    ),
     Question::new("limits.memory", "The same 500 pages of 64 KiB in three rounds", |audit| {
         Box::pin(memory(audit))
     })

@@ -48,7 +48,7 @@ pub(super) const QUESTIONS: &[Question] = &[
     .rule(PURGED)
     .needs(Needs::Purge)
     .mostly_waits(),
-    Question::new("purge.burst", "100 pages that are purged at once while users ask for them", |audit| {
+    Question::new("purge.burst", "A burst of purges: 100 pages at once, while users ask for them", |audit| {
         Box::pin(burst(audit))
     })
     .rule(PURGED)

@@ -46,7 +46,7 @@ pub(super) const QUESTIONS: &[Question] = &[
         Box::pin(encodings::encodings(audit))
     })
     .rule(MATCH),
-    Question::new("variants.many", "200 variants of a page, each asked for twice", |audit| {
+    Question::new("variants.many", "A page in 200 variants, each asked for twice", |audit| {
         Box::pin(many(audit))
     })
     .rule(MATCH),

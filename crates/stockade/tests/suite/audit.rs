@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::Sandbox;
 
@@ -47,26 +47,34 @@ fn nginx_does_not_coalesce_by_default() {
     assert_answer(answers, "herd.uncacheable", "best", 50);
     let remedy = answers.as_array().into_iter().flatten().find(|answer| answer["id"] == "herd.cold");
     assert_eq!(remedy.expect("an answer")["remedy"], "proxy_cache_lock on;");
-    experiments_of_the_record_can_be_read(&sandbox);
 }
 
-/// Each question that has an experiment, and the message about one that has none.
-fn experiments_of_the_record_can_be_read(sandbox: &Sandbox) {
-    let folder = sandbox.path().join("runs/audit");
-    let record = fs::read_dir(folder).expect("a directory").flatten().next().expect("a record").path();
-    let init = |file: &str, id: &str| {
-        sandbox.stockade(&["init", file, "--from-audit", &record.to_string_lossy(), "--answer", id])
-    };
-    for id in ["herd.cold", "herd.expired", "herd.uncacheable", "herd.slow"] {
+#[test]
+fn answers_that_an_experiment_can_ask_are_read_by_the_lab() {
+    let sandbox = Sandbox::new();
+    let ids = ["cold", "expired", "uncacheable", "slow"].map(|name| format!("herd.{name}"));
+    let outages = ["errors", "reset", "silence", "slow", "recovery"].map(|name| format!("outage.{name}"));
+    let ids: Vec<_> = ids.into_iter().chain(outages).chain(["keys.host".to_owned()]).collect();
+    let answers: Vec<_> = ids
+        .iter()
+        .map(|id| json!({"id": id, "question": "A page", "mark": "weak", "answer": "200 loads."}))
+        .collect();
+    let record = json!({
+        "schema": "stockade.audit/1", "cache": {}, "url": "http://127.0.0.1:1", "origin": "127.0.0.1:9080", "answers": answers,
+    });
+    let record = sandbox.file("record.json", &record.to_string());
+    let init =
+        |file: &str, id: &str| sandbox.stockade(&["init", file, "--from-audit", &record, "--answer", id]);
+    for id in &ids[..ids.len() - 1] {
         let file = format!("{id}.toml");
         let output = init(&file, id);
         assert_eq!(output.code, 0, "{}", output.stderr);
         let experiment = stockade_lab::spec::Experiment::load(&sandbox.path().join(&file));
         assert!(experiment.is_ok(), "{id}: {:?}", experiment.err());
     }
-    init("reset.toml", "herd.leader-reset")
+    init("host.toml", "keys.host")
         .assert_refused(2, &["its origin serves the same page to all", "herd.cold"]);
-    init("other.toml", "keys.host").assert_refused(2, &["the audit has no answer `keys.host`"]);
+    init("other.toml", "keys.path").assert_refused(2, &["the audit has no answer `keys.path`"]);
 }
 
 /// Its built-in VCL has a grace of ten seconds. The earlier audit was of a cache that coalesces nothing.
