@@ -16,7 +16,9 @@ const SCHEMA_FILE: &str = "experiment.schema.json";
 
 /// Writes the file, and the schema for editors next to it. Existing files stay.
 pub fn init(args: &InitArgs) -> Result<Exit, CommandError> {
-    let text = text(args)?;
+    let text = template(args.target).to_owned();
+    #[cfg(feature = "http")]
+    let text = of_audit(args)?.unwrap_or(text);
     let file = &args.file;
     let shown = file.display();
     let refused = |error: io::Error| match error.kind() {
@@ -30,18 +32,21 @@ pub fn init(args: &InitArgs) -> Result<Exit, CommandError> {
     Ok(Exit::Done)
 }
 
-fn text(args: &InitArgs) -> Result<String, CommandError> {
-    #[cfg(feature = "http")]
-    if let Some(path) = &args.from_audit {
-        let audit = crate::audit::record::read(path)?;
-        let experiment = stockade_audit::experiment(&audit, args.answer.as_deref());
-        return experiment.map_err(|error| CommandError::Usage(format!("{}: {error}", path.display())));
-    }
-    Ok(String::from(match args.target {
+fn template(target: TargetName) -> &'static str {
+    match target {
         TargetName::Engine => include_str!("init/engine.toml"),
         TargetName::Url => include_str!("init/url.toml"),
         TargetName::Proxy => include_str!("init/proxy.toml"),
-    }))
+    }
+}
+
+/// The experiment of an answer of an audit, if the arguments name one.
+#[cfg(feature = "http")]
+fn of_audit(args: &InitArgs) -> Result<Option<String>, CommandError> {
+    let Some(path) = &args.from_audit else { return Ok(None) };
+    let audit = crate::audit::record::read(path)?;
+    let experiment = stockade_audit::experiment(&audit, args.answer.as_deref());
+    experiment.map(Some).map_err(|error| CommandError::Usage(format!("{}: {error}", path.display())))
 }
 
 /// An existing schema stays, since it may be another file.
