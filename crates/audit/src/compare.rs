@@ -7,6 +7,7 @@ use stockade_model::message::shown;
 
 use crate::{
     answer::Mark,
+    questions::{Question, questions},
     report::{SCHEMA, server_in_words},
     setup::AuditReport,
 };
@@ -93,6 +94,10 @@ impl FromStr for EarlierAudit {
     }
 }
 
+fn was_asked(report: &AuditReport, answer: &EarlierAnswer) -> bool {
+    report.answers.iter().any(|(question, _)| question.id == answer.id)
+}
+
 impl AuditComparison {
     /// `record` names the earlier audit.
     #[must_use]
@@ -104,8 +109,12 @@ impl AuditComparison {
             was: earlier_answer(question.id).map(|answer| answer.mark),
             now: Some(answer.mark),
         });
-        let is_gone =
-            |answer: &&EarlierAnswer| report.answers.iter().all(|(question, _)| question.id != answer.id);
+        // Questions that `--ask` leaves out are not gone.
+        let is_gone = |answer: &&EarlierAnswer| {
+            let is = |question: &&Question| question.id == answer.id;
+            report.not_asked.iter().any(is)
+                || !questions().any(|question| is(&question)) && !was_asked(report, answer)
+        };
         let gone = earlier.answers.iter().filter(is_gone).map(|answer| AnswerChange {
             id: answer.id.clone(),
             question: answer.question.clone(),
