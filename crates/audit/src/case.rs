@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use http::{HeaderMap, Method, StatusCode, Version, header::AsHeaderName, request::Parts};
@@ -20,7 +20,14 @@ pub(crate) struct CaseScript {
 pub(crate) struct Case {
     name: String,
     respond: Box<dyn Fn(&OriginRequest) -> ScriptedResponse + Send + Sync>,
-    seen: Mutex<Vec<OriginRequest>>,
+    seen: Mutex<SeenRequests>,
+}
+
+#[derive(Default)]
+struct SeenRequests {
+    /// In their order.
+    all: Vec<OriginRequest>,
+    by_path: HashMap<String, usize>,
 }
 
 /// A request that reached the origin.
@@ -85,29 +92,36 @@ impl Case {
 
     /// The requests so far, in their order.
     pub(crate) fn seen(&self) -> Vec<OriginRequest> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.lock().all.clone()
     }
 
     /// The number of requests so far.
     pub(crate) fn loads(&self) -> usize {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.lock().all.len()
     }
 
     fn respond(&self, request: &Parts, at: Time) -> ScriptedResponse {
         let path = request.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.lock();
+        let of_path = seen.by_path.entry(path.clone()).or_default();
+        let nth = *of_path;
+        *of_path += 1;
         let request = OriginRequest {
-            number: seen.len(),
-            nth: seen.iter().filter(|earlier| earlier.path == path).count(),
+            number: seen.all.len(),
+            nth,
             at,
             method: request.method.clone(),
             version: request.version,
             path,
             headers: request.headers.clone(),
         };
-        seen.push(request.clone());
+        seen.all.push(request.clone());
         drop(seen);
         (self.respond)(&request)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, SeenRequests> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -7,7 +7,7 @@ use stockade_model::message::shown;
 
 use crate::{
     answer::Mark,
-    questions::{Question, questions},
+    questions::is_named,
     report::{SCHEMA, server_in_words},
     setup::AuditReport,
 };
@@ -94,10 +94,6 @@ impl FromStr for EarlierAudit {
     }
 }
 
-fn was_asked(report: &AuditReport, answer: &EarlierAnswer) -> bool {
-    report.answers.iter().any(|(question, _)| question.id == answer.id)
-}
-
 impl AuditComparison {
     /// `record` names the earlier audit.
     #[must_use]
@@ -109,11 +105,9 @@ impl AuditComparison {
             was: earlier_answer(question.id).map(|answer| answer.mark),
             now: Some(answer.mark),
         });
-        // Questions that `--ask` leaves out are not gone.
         let is_gone = |answer: &&EarlierAnswer| {
-            let is = |question: &&Question| question.id == answer.id;
-            report.not_asked.iter().any(is)
-                || !questions().any(|question| is(&question)) && !was_asked(report, answer)
+            let is_answered = report.answers.iter().any(|(question, _)| question.id == answer.id);
+            !is_answered && is_named(&report.ask, &answer.id)
         };
         let gone = earlier.answers.iter().filter(is_gone).map(|answer| AnswerChange {
             id: answer.id.clone(),
@@ -166,7 +160,7 @@ impl AnswerChange {
 }
 
 impl ChangeKind {
-    /// Worse first.
+    /// In the order of reports.
     pub const ALL: [Self; 6] = [Self::Worse, Self::Better, Self::Same, Self::Unknown, Self::New, Self::Gone];
 
     #[must_use]

@@ -54,9 +54,9 @@ pub struct Control {
     pub reset: Option<String>,
 }
 
-/// A server's process, and the signal with which it reloads its configuration.
+/// A cache that the audit started: its process, and the signal with which it reloads its configuration.
 #[derive(Debug)]
-pub struct StartedServer {
+pub struct StartedCache {
     process: Mutex<ProgramServer>,
     port: u16,
     reload: Option<Signal>,
@@ -91,7 +91,7 @@ impl Purge {
     }
 }
 
-impl StartedServer {
+impl StartedCache {
     #[must_use]
     pub fn new(process: ProgramServer, reload: Option<Signal>) -> Self {
         let port = process.port();
@@ -117,7 +117,7 @@ impl StartedServer {
     }
 }
 
-impl Server for StartedServer {
+impl Server for StartedCache {
     fn restart(&self) -> Result<(), String> {
         self.process().restart().map_err(|error| error.to_string())
     }

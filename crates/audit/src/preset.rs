@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use crate::control::{Purge, StartedServer};
+use crate::control::{Purge, StartedCache};
 use stockade_model::{named, registry::Registry};
 use stockade_services::{ProgramServer, ServiceError, Signal, path_or_name};
 
@@ -83,9 +83,9 @@ impl Preset {
     ///
     /// # Errors
     /// The program is missing or does not start.
-    pub fn start(&self, origin: SocketAddr) -> Result<StartedServer, ServiceError> {
+    pub fn start(&self, origin: SocketAddr) -> Result<StartedCache, ServiceError> {
         let configure = |folder: &Path, port| (self.configure)(Settings { folder, port, origin });
-        Ok(StartedServer::new(ProgramServer::start(self.name, configure)?, self.reload))
+        Ok(StartedCache::new(ProgramServer::start(self.name, configure)?, self.reload))
     }
 
     /// The request that removes a page, if its configuration allows one.
@@ -232,7 +232,7 @@ CONFIG proxy.config.admin.user_id STRING #-1
     Ok(command(&["traffic_server", &format!("--run-root={}", runroot.display())]))
 }
 
-/// This program.
+/// The proxy of the program that runs the audit.
 fn stockade(Settings { folder, port, origin }: Settings<'_>) -> io::Result<Vec<String>> {
     let configuration = format!(
         "listen = [\"127.0.0.1:{port}\"]

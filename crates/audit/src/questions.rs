@@ -76,6 +76,15 @@ pub(crate) fn groups() -> impl Iterator<Item = (&'static str, &'static [Question
     GROUPS.iter().filter_map(|questions| Some((questions.first()?.group(), *questions)))
 }
 
+/// True if these ids of questions and groups name the question with this id. No ids: all questions are named.
+pub(crate) fn is_named(ask: &[&str], id: &str) -> bool {
+    ask.is_empty() || ask.iter().any(|named| [id, group_of(id)].contains(named))
+}
+
+fn group_of(id: &str) -> &str {
+    id.split('.').next().unwrap_or_default()
+}
+
 type Ask = for<'a> fn(&'a Audit<'a>) -> Pin<Box<dyn Future<Output = Answer> + 'a>>;
 
 /// One user's requests for this long, each `BETWEEN_REQUESTS` after the one before was answered.
@@ -114,10 +123,10 @@ impl Question {
 
     #[must_use]
     pub fn group(&self) -> &'static str {
-        self.id.split('.').next().unwrap_or_default()
+        group_of(self.id)
     }
 
-    /// What an audit has to have to ask it, in words.
+    /// The control of the cache that it needs, in words.
     #[must_use]
     pub fn need(&self) -> &'static str {
         match self.needs {

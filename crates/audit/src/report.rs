@@ -114,7 +114,7 @@ impl AuditReport {
     }
 
     /// The kinds of false answers that were found, with their number and the first example.
-    fn false_answers(&self) -> impl Iterator<Item = (Violation, usize, &Example)> {
+    fn false_answers(&self) -> impl Iterator<Item = (Violation, u64, &Example)> {
         Violation::ALL
             .into_iter()
             .filter_map(|kind| Some((kind, self.truth.count(kind), self.truth.example(kind)?)))
@@ -126,7 +126,7 @@ impl AuditReport {
         match self.truth.violations() {
             0 => format!("No false answer to {requests} requests"),
             1 => format!("1 false answer to {requests} requests"),
-            count => format!("{} false answers to {requests} requests", format_count(count as u64)),
+            count => format!("{} false answers to {requests} requests", format_count(count)),
         }
     }
 

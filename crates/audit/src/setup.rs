@@ -15,7 +15,7 @@ use crate::{
     case::{Case, CaseScript, OriginRequest},
     control::Control,
     page::Page,
-    questions::{Needs, Question, groups, questions},
+    questions::{Needs, Question, groups, is_named, questions},
     remedy::remedy,
     server::CacheServer,
     truth::Truth,
@@ -84,6 +84,8 @@ pub struct AuditReport {
     pub origin: SocketAddr,
     pub took: Duration,
     pub answers: Vec<(&'static Question, Answer)>,
+    /// The questions or groups that were to be asked; empty: all.
+    pub ask: Vec<&'static str>,
     /// The questions whose control of the cache the audit lacks.
     pub not_asked: Vec<&'static Question>,
     pub truth: Truth,
@@ -129,11 +131,6 @@ impl AuditOrigin {
 }
 
 impl Examination<'_> {
-    fn is_asked(&self, question: &Question) -> bool {
-        let is_named = |what: &&str| [question.id, question.group()].contains(what);
-        self.ask.is_empty() || self.ask.iter().any(is_named)
-    }
-
     /// True if there is the control that a question needs.
     fn can_ask(&self, question: &Question) -> bool {
         let server = self.control.server.as_ref();
@@ -159,7 +156,7 @@ impl Audit<'_> {
         for (name, questions) in groups() {
             let asked: Vec<_> = questions
                 .iter()
-                .filter(|question| examination.is_asked(question) && examination.can_ask(question))
+                .filter(|question| is_named(examination.ask, question.id) && examination.can_ask(question))
                 .collect();
             if asked.is_empty() {
                 continue;
@@ -176,11 +173,12 @@ impl Audit<'_> {
             })
             .collect();
         let is_left_out =
-            |question: &&Question| examination.is_asked(question) && !examination.can_ask(question);
+            |question: &&Question| is_named(examination.ask, question.id) && !examination.can_ask(question);
         let not_asked = questions().filter(is_left_out).collect();
         let (url, took, truth) = (self.url.clone(), time.now() - began, self.users.truth());
         let origin = self.origin.address();
-        Ok(AuditReport { server, url, origin, took, answers, not_asked, truth, remedies })
+        let ask = examination.ask.to_vec();
+        Ok(AuditReport { server, url, origin, took, answers, ask, not_asked, truth, remedies })
     }
 
     /// Waits, for ten seconds at most, until the cache asks the origin again, after the faults of another group.

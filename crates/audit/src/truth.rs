@@ -1,35 +1,35 @@
 //! The rules that a cache broke, with the first example of each. Pure.
 
-use std::collections::BTreeMap;
-
+use stockade_record::record::Audit;
 pub use stockade_record::record::{Example, Violation};
 
 /// The requests of an audit, and the false answers to them.
 #[derive(Clone, Debug, Default)]
 pub struct Truth {
     pub requests: usize,
-    violations: BTreeMap<Violation, (usize, Example)>,
+    found: Audit,
 }
 
 impl Truth {
     /// Counts a false answer. The first of its kind is kept.
     pub(crate) fn add(&mut self, violation: Violation, example: impl FnOnce() -> Example) {
-        self.violations.entry(violation).or_insert_with(|| (0, example())).0 += 1;
+        *self.found.counts.entry(violation).or_default() += 1;
+        self.found.examples.entry(violation).or_insert_with(example);
     }
 
     #[must_use]
-    pub fn count(&self, violation: Violation) -> usize {
-        self.violations.get(&violation).map_or(0, |(count, _)| *count)
+    pub fn count(&self, violation: Violation) -> u64 {
+        self.found.count(violation).unwrap_or_default()
     }
 
     #[must_use]
     pub fn example(&self, violation: Violation) -> Option<&Example> {
-        self.violations.get(&violation).map(|(_, example)| example)
+        self.found.examples.get(&violation)
     }
 
     /// False answers of all kinds.
     #[must_use]
-    pub fn violations(&self) -> usize {
-        self.violations.values().map(|(count, _)| count).sum()
+    pub fn violations(&self) -> u64 {
+        self.found.counts.values().sum()
     }
 }

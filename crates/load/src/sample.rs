@@ -35,7 +35,7 @@ pub struct Response {
     pub may_be_stale: bool,
     /// Its breach of RFC 9112, one that clients commonly accept.
     pub deviation: Option<Deviation>,
-    /// What its origin states about it, if it is checked.
+    /// The statement of its origin, if it is checked.
     pub stated: Option<StatedAnswer>,
 }
 

@@ -23,7 +23,7 @@ const AGE_TOLERANCE: Duration = Duration::from_secs(2);
 /// A response with the statement of its origin. Times of day are those since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatedAnswer {
-    /// What the origin sent.
+    /// The statement of the origin.
     pub statement: Statement,
     /// When the origin got its request.
     pub made: Duration,

@@ -42,6 +42,7 @@ pub(crate) fn report() -> AuditReport {
             ),
             (&OWNER, Answer::new(Mark::Unknown, "The page was not stored.")),
         ],
+        ask: Vec::new(),
         not_asked: vec![&PURGED, &RESTARTED],
         truth,
         remedies: [("herd.cold", "proxy_cache_lock on;")].into(),

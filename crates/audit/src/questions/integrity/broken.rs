@@ -264,7 +264,7 @@ fn length(bytes: usize) -> String {
     format!("Content-Length: {bytes}\r\n")
 }
 
-/// What is wrong with the body of a response.
+/// The fault of a response's body, in words.
 fn fault(request: &UserRequest) -> String {
     request.page().err().map_or_else(|| "it is another page".to_owned(), |fault| fault.to_string())
 }
