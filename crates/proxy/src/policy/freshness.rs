@@ -79,21 +79,23 @@ impl Freshness {
         let (lifetime, basis) = lifetime(status, headers, directives, response_time, heuristics);
         let forbids =
             directives.must_revalidate || directives.proxy_revalidate || directives.no_cache.is_whole();
-        let allowed = |declared: Option<Duration>| {
+        let swr = directives.stale_while_revalidate;
+        let allowed = |declared: Option<Duration>, is_limited: bool| {
             // `s-maxage` forbids as well (RFC 9111, 5.2.2.10), unless the response declares a stale period:
             // origins that send both mean both.
             if forbids {
                 Some(Duration::ZERO)
             } else {
-                declared.or(directives.s_maxage.map(|_| Duration::ZERO))
+                declared.or((is_limited || directives.s_maxage.is_some()).then_some(Duration::ZERO))
             }
         };
         Self {
             initial_age: initial_age(headers, response_time, took),
             lifetime,
             basis,
-            swr: allowed(directives.stale_while_revalidate),
-            sie: allowed(directives.stale_if_error),
+            swr: allowed(swr, false),
+            // After `stale-while-revalidate` alone it should not be served (RFC 5861, 3).
+            sie: allowed(directives.stale_if_error, swr.is_some()),
             may_be_stale: !forbids && directives.s_maxage.is_none(),
             must_validate: directives.no_cache.is_whole(),
             is_immutable: directives.immutable,

@@ -198,7 +198,8 @@ fn staleness() {
         )
     };
     assert_eq!(stale("max-age=2"), (true, None, None));
-    assert_eq!(stale("max-age=1, stale-while-revalidate=4"), (true, Some(4), None));
+    assert_eq!(stale("max-age=1, stale-while-revalidate=4"), (true, Some(4), Some(0)));
+    assert_eq!(stale("max-age=1, stale-while-revalidate=4, stale-if-error=9"), (true, Some(4), Some(9)));
     assert_eq!(stale("max-age=2, stale-if-error=60"), (true, None, Some(60)));
     for strict in ["must-revalidate", "proxy-revalidate", "no-cache", "s-maxage=2"] {
         assert_eq!(stale(&format!("max-age=2, {strict}")), (false, Some(0), Some(0)), "{strict}");
