@@ -2,14 +2,18 @@
 
 use std::{
     fmt::Debug,
-    process::Command,
+    net::SocketAddr,
     str::FromStr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use http::Method;
-use stockade_model::proc::resident_bytes;
-use stockade_services::{ProgramServer, ServiceError, Signal};
+use stockade_http::client::HttpUrl;
+use stockade_model::proc::{process_tree, resident_bytes};
+use stockade_services::{
+    CommandEnvironment, CommandServer, ProgramServer, ServerPlace, ServiceError, ShellError, Signal,
+};
+use tempfile::TempDir;
 use tokio::task::spawn_blocking;
 
 use crate::users::{UserRequest, Users};
@@ -52,6 +56,13 @@ pub struct Control {
     pub server: Option<Arc<dyn Server>>,
     /// A shell command that empties the cache. It runs before each group of questions.
     pub reset: Option<String>,
+}
+
+/// The server of a user's command, with the folder of its output.
+#[derive(Debug)]
+pub struct StartedCommand {
+    server: CommandServer,
+    _folder: TempDir,
 }
 
 /// A cache that the audit started: its process, and the signal with which it reloads its configuration.
@@ -98,14 +109,6 @@ impl StartedCache {
         Self { process: process.into(), port, reload }
     }
 
-    /// Starts the server of a command, which is one program with its arguments, stays in the foreground and listens on this port.
-    ///
-    /// # Errors
-    /// It does not start.
-    pub fn of_command(command: &str, port: u16) -> Result<Self, ServiceError> {
-        Ok(Self::new(ProgramServer::from_command("cache", command, port)?, None))
-    }
-
     /// Its port on the loopback interface.
     #[must_use]
     pub fn port(&self) -> u16 {
@@ -137,17 +140,47 @@ impl Server for StartedCache {
     }
 }
 
+impl StartedCommand {
+    /// Starts a command, which has to stay in the foreground, and waits until it accepts connections at the host and port of `url`.
+    /// `STOCKADE_ORIGIN` in its environment is the URL of the origin.
+    ///
+    /// # Errors
+    /// It does not start, or something listens there already.
+    pub fn start(command: &str, url: &HttpUrl, origin: SocketAddr) -> Result<Self, ServiceError> {
+        let folder = folder()?;
+        let environment =
+            CommandEnvironment { origin: Some(format!("http://{origin}")), ..commands_in(&folder) };
+        let place = ServerPlace { url: url.origin(), host: url.host.clone(), port: url.port };
+        Ok(Self { server: CommandServer::start(command, place, environment)?, _folder: folder })
+    }
+}
+
+impl Server for StartedCommand {
+    fn restart(&self) -> Result<(), String> {
+        self.server.restart(Signal::TERM, || true).map_err(|error| error.to_string())
+    }
+
+    fn resident_bytes(&self) -> Option<u64> {
+        Some(process_tree(self.server.process()?).into_iter().filter_map(resident_bytes).sum())
+    }
+}
+
+/// A folder for the output of commands.
+fn folder() -> Result<TempDir, ShellError> {
+    TempDir::with_prefix("stockade-audit-")
+        .map_err(|error| ShellError(format!("no folder for commands: {error}")))
+}
+
+fn commands_in(folder: &TempDir) -> CommandEnvironment {
+    CommandEnvironment { folder: folder.path().to_owned(), ..CommandEnvironment::default() }
+}
+
 impl Control {
     /// Empties the cache, if there is a command for it.
     pub(crate) async fn reset(&self) -> Result<(), String> {
         let Some(command) = self.reset.clone() else { return Ok(()) };
-        let output = spawn_blocking(move || Command::new("sh").args(["-c", &command]).output());
-        let output = output.await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
-        if output.status.success() {
-            return Ok(());
-        }
-        let text = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        Err(if text.is_empty() { output.status.to_string() } else { text })
+        let run = move || commands_in(&folder()?).run("--reset", &command);
+        spawn_blocking(run).await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
     }
 
     /// Restarts the server, and awaits that it accepts connections.

@@ -14,14 +14,15 @@ mod app;
 mod cache_memory;
 mod child;
 mod disturbance;
+mod event;
 mod fetch;
 mod measure;
 mod probe;
 mod process;
 mod proxy;
 mod recipe;
+mod restart;
 mod sampler;
-mod server;
 mod settings;
 mod this_machine;
 mod traffic;
@@ -30,6 +31,7 @@ mod url;
 use std::{
     io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use stockade_load::{
@@ -39,13 +41,19 @@ use stockade_load::{
     traffic::TrafficError,
     url::UrlError,
 };
-use stockade_record::{record::OriginStage, server::ServerError};
-use stockade_services::ServiceError;
+use stockade_record::{
+    record::OriginStage,
+    server::{ServerError, StartedServer},
+};
+use stockade_services::{CommandEnvironment, ServiceError, ShellError};
+
+use crate::target::Environment;
 
 pub use self::{
     accounting::AccountingWindow,
     app::AppTarget,
     cache_memory::CacheMemoryError,
+    event::{EventAction, EventRequest, LoadEvent},
     probe::PreflightProbe,
     proxy::ProxyTarget,
     recipe::{RecipeSource, RecipeSpec},
@@ -63,6 +71,8 @@ pub struct HttpLoad {
     pub traffic: HttpTraffic,
     /// Requests apart from the load. An unexpected answer makes the measurement invalid.
     pub probes: Vec<PreflightProbe>,
+    /// What the run does to its parts during the load.
+    pub events: Vec<LoadEvent>,
     /// When the time of threads is accounted, if it is.
     pub accounting: Option<AccountingWindow>,
 }
@@ -82,8 +92,8 @@ pub enum HttpError {
     #[error("{0}")]
     Unreachable(String),
     /// A command of the target failed.
-    #[error("{0}")]
-    Command(String),
+    #[error(transparent)]
+    Command(#[from] ShellError),
     #[error(transparent)]
     Load(#[from] LoadTestError),
     #[error(transparent)]
@@ -92,6 +102,9 @@ pub enum HttpError {
     Url(#[from] UrlError),
     #[error("{0}")]
     Path(String),
+    /// An event cannot be done.
+    #[error("{0}")]
+    Event(String),
     #[error(transparent)]
     Targets(#[from] TargetFileError),
     #[error(transparent)]
@@ -124,6 +137,26 @@ impl HttpLoad {
         self.traffic.check_files(folder)
     }
 
+    /// True if an event stops the cache, and its counters end with it.
+    fn restarts_cache(&self) -> bool {
+        self.events.iter().any(|event| event.action.restarts_cache())
+    }
+
+    /// Refuses events whose part is on another machine.
+    fn check_events(&self, environment: &Environment) -> Result<(), HttpError> {
+        for event in &self.events {
+            let machine = event.action.signalled().map(|part| environment.machine(part));
+            if let Some(name) = machine.as_ref().and_then(|machine| machine.name()) {
+                let message = format!(
+                    "the event `{}` is for processes of this machine, and not of {name}",
+                    event.action
+                );
+                return Err(HttpError::Event(message));
+            }
+        }
+        Ok(())
+    }
+
     fn stages(&self, folder: &Path) -> Vec<OriginStage> {
         self.origin.as_ref().map(|recipe| recipe.stages(folder)).unwrap_or_default()
     }
@@ -133,7 +166,22 @@ impl HttpLoad {
             recipe.factor *= factor;
         }
         self.probes.iter_mut().for_each(|probe| probe.scale_duration(factor));
+        self.events.iter_mut().for_each(|event| event.scale_duration(factor));
         self.accounting.iter_mut().for_each(|window| window.scale(factor));
         self.traffic.scale_duration(factor)
+    }
+}
+
+/// The environment of the commands of a measurement.
+fn commands(
+    environment: &Environment,
+    origin: Option<&Arc<dyn StartedServer>>,
+    folder: &Path,
+) -> CommandEnvironment {
+    CommandEnvironment {
+        current: environment.folder.clone(),
+        folder: folder.to_owned(),
+        origin: origin.map(|origin| origin.url().to_owned()),
+        process: None,
     }
 }

@@ -185,6 +185,7 @@ impl Summary {
             counters: BTreeMap::new(),
             errors: tally.errors_by_class(),
             stages: Vec::new(),
+            events: Vec::new(),
             http: Some(http),
         }
     }

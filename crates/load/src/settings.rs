@@ -21,6 +21,7 @@ use crate::{
     AllowedTargets, ClientCertificate, ConnectToRule, ResolveRule, Retries, Sha256Digest, Trust,
     keys::Keys,
     template::{CONNECTION_HEADERS, RequestTemplate},
+    truth::AnsweredPurges,
 };
 
 /// The parts of each request, and how connections and failures are treated.
@@ -163,6 +164,9 @@ pub struct ClientOptions {
     /// True if answers are checked against what their origin states, which has the clock of this machine. Agents do not.
     #[serde(skip)]
     pub checks_answers: bool,
+    /// The purges with which such answers are compared.
+    #[serde(skip)]
+    pub purges: AnsweredPurges,
     /// The servers that it may reach; `None`: any.
     #[serde(skip)]
     pub allowed: Option<AllowedTargets>,
@@ -185,6 +189,7 @@ impl Default for ClientOptions {
             body_digest: None,
             is_strict: false,
             checks_answers: false,
+            purges: AnsweredPurges::default(),
             allowed: None,
         }
     }
@@ -273,6 +278,7 @@ impl RequestSettings {
             body_digest: self.sha256.map(|digest| digest.0),
             is_strict: self.strict,
             checks_answers: false,
+            purges: AnsweredPurges::default(),
             allowed: None,
         }
     }

@@ -4,6 +4,8 @@
 
 #[cfg(feature = "http")]
 mod fields;
+#[cfg(feature = "http")]
+mod purges;
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -14,11 +16,15 @@ use stockade_record::{
 
 #[cfg(feature = "http")]
 pub(crate) use fields::StatementFields;
+#[cfg(feature = "http")]
+pub use purges::{AnsweredPurge, AnsweredPurges};
 
 /// Caches count whole seconds, from when they have the response.
 const LIFETIME_TOLERANCE: Duration = Duration::from_millis(1_250);
 /// Of `Age`, which has whole seconds.
 const AGE_TOLERANCE: Duration = Duration::from_secs(2);
+/// Of the times of a purge and of the origin, which are of one clock.
+const PURGE_TOLERANCE: Duration = Duration::from_millis(1);
 
 /// A response with the statement of its origin. Times of day are those since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +43,8 @@ pub struct StatedAnswer {
     pub may_be_fallback: bool,
     /// When the response was complete.
     pub received: Duration,
+    /// When the last purge of the page was sent that had been answered before the request. `None`: no purge.
+    pub purge_sent: Option<Duration>,
     /// Bytes and CRC-32 of the decoded body. `None`: the answer has no body, or its encoding is unknown.
     pub body: Option<(u64, u32)>,
 }
@@ -63,6 +71,8 @@ impl StatedAnswer {
         };
         let is_dated = !self.has_validator || (age.is_some() && is_age_true);
         let is_too_old = self.limit().filter(|_| is_dated).map(|limit| least > limit + LIFETIME_TOLERANCE);
+        let responded = self.made.saturating_add(self.delay);
+        let is_purged = self.purge_sent.filter(|_| is_dated).map(|sent| responded + PURGE_TOLERANCE < sent);
         let body = self.statement.body.zip(self.body).filter(|_| status == 200);
         let is_truncated = body.map(|(stated, (bytes, _))| bytes < stated.bytes);
         let is_body_wrong = body.map(|(stated, (bytes, crc32))| {
@@ -71,6 +81,7 @@ impl StatedAnswer {
         let mut findings = Findings::default();
         for (violation, is_broken) in [
             (Violation::TooOld, is_too_old),
+            (Violation::AfterPurge, is_purged),
             (Violation::WrongBody, is_body_wrong),
             (Violation::Truncated, is_truncated),
             (Violation::WrongStatus, Some(!self.may_have(status))),
@@ -111,6 +122,16 @@ impl StatedAnswer {
             Violation::TooOld => {
                 let limit_s = self.limit().unwrap_or_default().as_secs();
                 (aged, format!("the origin allows {limit_s} s (RFC 9111, 4.2; RFC 5861)"))
+            }
+            Violation::AfterPurge => {
+                let sent = self.purge_sent.unwrap_or_default();
+                let before_s = sent.saturating_sub(self.made.saturating_add(self.delay)).as_secs_f64();
+                (
+                    aged,
+                    format!(
+                        "the page was purged {before_s:.1} s after the origin had sent it, and the purge had been answered"
+                    ),
+                )
             }
             Violation::AgeWrong => {
                 (aged, "`Age` states the age of a stored response (RFC 9111, 5.1)".to_owned())

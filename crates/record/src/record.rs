@@ -186,6 +186,9 @@ pub struct Run {
     /// The behavior of the origin from the start of the load on, if it changes; in the order of time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<OriginStage>,
+    /// What the run did to its parts during the load, in the order of time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<EventFigures>,
     /// Figures of a run over HTTP, with a process for each part.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpFigures>,
@@ -198,6 +201,19 @@ pub struct OriginStage {
     pub at_ms: f64,
     /// In words: `latency 1000ms, errors 50%`.
     pub behavior: String,
+}
+
+/// Something that a run did to one of its parts during a load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EventFigures {
+    /// Its begin, since the start of the load.
+    pub at_ms: f64,
+    pub took_ms: f64,
+    /// As in the experiment: `restart cache`, `purge PURGE /page`.
+    pub event: String,
+    /// Why it failed; absent: it did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<String>,
 }
 
 impl Run {

@@ -15,6 +15,7 @@
 #![allow(missing_docs, reason = "used by this workspace alone; a comment states what a name cannot")]
 
 mod certificate;
+mod command;
 mod couchdb;
 mod hello;
 mod mongodb;
@@ -30,6 +31,7 @@ mod redis_cluster;
 mod server;
 mod stacks;
 
+pub use command::{CommandEnvironment, CommandServer, ServerPlace, ShellError, quoted_log};
 pub use couchdb::CouchDbServer;
 pub use hello::serve_hello;
 pub use mongodb::MongoDbServer;

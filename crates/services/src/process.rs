@@ -65,6 +65,9 @@ pub enum ServiceError {
         /// The program's output.
         output: String,
     },
+    /// The command of a user failed.
+    #[error(transparent)]
+    Shell(#[from] crate::ShellError),
     /// The folder or the port cannot be created.
     #[error("no place for a server: {0}")]
     NoFolderOrPort(#[from] std::io::Error),
@@ -101,10 +104,10 @@ pub(crate) fn retry_until_ok(check: impl Fn() -> Result<(), String>) -> Result<(
 }
 
 /// Repeats a check until it succeeds; returns its last error after `limit`, which the last check may exceed, or that the server ended.
-fn retry_while(
+pub(crate) fn retry_while(
     limit: Duration,
     is_alive: impl Fn() -> bool,
-    check: impl Fn() -> Result<(), String>,
+    mut check: impl FnMut() -> Result<(), String>,
 ) -> Result<(), String> {
     #[expect(clippy::disallowed_methods, reason = "servers start in real time")]
     let started = Instant::now();

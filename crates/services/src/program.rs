@@ -23,15 +23,6 @@ impl ProgramServer {
         Ok(Self { server, command })
     }
 
-    /// Starts the server of a command, which is one program with its arguments, runs in the foreground and listens on this port of the
-    /// loopback interface. A shell expands the arguments.
-    pub fn from_command(name: &str, command: &str, port: u16) -> Result<Self, ServiceError> {
-        let command = ["sh", "-c", &format!("exec {command}")].map(str::to_owned).to_vec();
-        let mut server = RunningServer::at(name, port)?;
-        server.start("TERM", &command, accepts)?;
-        Ok(Self { server, command })
-    }
-
     /// Stops the server if it runs, and starts it with the same command.
     pub fn restart(&mut self) -> Result<(), ServiceError> {
         self.server.stop();

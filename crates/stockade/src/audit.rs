@@ -7,7 +7,7 @@ use std::{net::Ipv4Addr, sync::Arc};
 use http::Uri;
 use stockade_audit::{
     AuditComparison, AuditError, AuditOrigin, AuditReport, Control, Examination, FailingAnswer, Mark,
-    StartedCache,
+    StartedCommand,
     report::{self, ReportOptions},
 };
 use stockade_http::{
@@ -65,7 +65,8 @@ async fn examine(args: &AuditArgs, id: String) -> Result<AuditReport, CommandErr
             let origin = AuditOrigin::start(args.origin_listen, id, Live::new())?;
             say!("origin: http://{}", origin.address());
             if let Some(command) = &args.command {
-                control.server = Some(Arc::new(StartedCache::of_command(command, url.port)?));
+                let started = StartedCommand::start(command, &url, origin.address())?;
+                control.server = Some(Arc::new(started));
             }
             (origin, url)
         }

@@ -175,6 +175,7 @@ impl Burst {
             counters: *counters,
             peak_bytes,
             errors,
+            events: Vec::new(),
             http: None,
         }
     }

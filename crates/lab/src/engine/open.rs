@@ -200,6 +200,7 @@ impl OpenLoad {
             counters,
             peak_bytes: run.cache.peak_bytes(),
             errors: std::mem::take(&mut tally.errors),
+            events: Vec::new(),
             http: None,
         }
     }

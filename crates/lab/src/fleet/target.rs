@@ -131,6 +131,7 @@ impl Fleet {
             counters: CacheCounters { requests, store },
             peak_bytes: None,
             errors: BTreeMap::new(),
+            events: Vec::new(),
             http: None,
         }
     }

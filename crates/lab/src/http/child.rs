@@ -1,7 +1,7 @@
 //! A child process: `stockade origin`, `stockade proxy` or `stockade app`.
 
 use std::{
-    fs::{self, File},
+    fs::File,
     io::{self, BufRead, BufReader},
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
@@ -19,6 +19,8 @@ use stockade_record::{
     server::{ProcessReading, ServerError, StartedServer},
 };
 
+use stockade_services::quoted_log;
+
 use super::fetch::get;
 use stockade_record::clock::instant;
 
@@ -32,8 +34,6 @@ const EXIT_TIMEOUT: Duration = Duration::from_millis(500);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// The exit code of a bad command line or file.
 const USAGE_EXIT: i32 = 2;
-/// Lines of its log in an error message.
-const LOG_LINES_MAX: usize = 12;
 
 #[derive(Debug)]
 pub(super) struct Child {
@@ -167,14 +167,6 @@ impl StartedServer for Child {
         }
         self.failed(error)
     }
-}
-
-/// The last lines of a log, for an error message.
-pub(super) fn quoted_log(log: &Path) -> String {
-    let text = fs::read_to_string(log).unwrap_or_default();
-    let lines: Vec<&str> = text.lines().collect();
-    let last = lines[lines.len().saturating_sub(LOG_LINES_MAX)..].join("\n");
-    if last.is_empty() { String::new() } else { format!("; it said:\n{last}") }
 }
 
 impl Drop for Child {

@@ -1,11 +1,11 @@
 //! Single requests outside of the load, with limits on time and size.
 
-use std::{net::TcpStream, time::Duration};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 use stockade_http::{
-    client::{Connector, HttpClient, HttpUrl, block_within},
+    client::{HttpClient, HttpUrl, block_within},
     tls::Trust,
 };
 
@@ -49,14 +49,6 @@ pub(super) fn get(url: &str) -> Result<String, String> {
         Ok((_, body)) => Err(format!("does not answer at its admin address: {}", body.trim())),
         Err(error) => Err(format!("does not answer at its admin address: {error}")),
     }
-}
-
-/// Connects to the host and port of a URL within `timeout`.
-pub(super) fn connect(url: &str, timeout: Duration) -> Option<TcpStream> {
-    let url = HttpUrl::parse(url).ok()?;
-    let connector = Connector::new(&url.host, url.port, None);
-    let connected = block_within(timeout, async { connector.tcp().await.ok()?.into_std().ok() });
-    connected.ok()??
 }
 
 fn client(url: &str, trust: &Trust) -> Result<HttpClient, String> {

@@ -10,7 +10,8 @@ use stockade_record::{
 };
 
 use super::{
-    HttpError, HttpLoad, RecipeSpec,
+    HttpError, HttpLoad, RecipeSpec, commands,
+    event::{self, EventParts},
     fetch::send,
     probe,
     sampler::{CacheReadings, Observations, Sampler, StopReason, TargetEndpoint},
@@ -45,16 +46,26 @@ impl HttpLoad {
             let cancel_load = cancel_load.clone();
             server.when_lost(Box::new(move || cancel_load.cancel()));
         }
+        let parts = (!self.events.is_empty()).then(|| {
+            let commands = commands(environment, origin.as_ref(), folder);
+            let trust = load.options.trust.clone();
+            let mut parts = EventParts::new(endpoint.url.clone(), trust, commands);
+            (parts.cache, parts.cache_process) = (endpoint.server.clone(), endpoint.pid);
+            (parts.origin, parts.purges) = (origin.clone(), load.options.purges.clone());
+            Arc::new(parts)
+        });
         let mut sampler =
             Sampler::new(&endpoint, origin.as_ref(), is_load_here, memory_mib, &cancel_load, sink);
         sampler.window = self.accounting;
+        sampler.events = parts.map(|parts| (&self.events[..], parts));
         sampler.start_probes(&self.probes, url_seed, &load.options.trust);
         if let Some(origin) = &origin {
             // The clock of the origin's stages starts with the load.
             origin.page("/start").map_err(|error| origin.unresponsive(&error))?;
         }
         let LoadTestRun { summary, end } = ready.run(&mut sampler, &cancel_load)?;
-        let Observations { readings, probes, stop_reason, accounting, notes, disturbed } = sampler.finish();
+        let Observations { readings, probes, events, stop_reason, accounting, notes, disturbed } =
+            sampler.finish();
         let mut further = Vec::new();
         match stop_reason {
             _ if cancel.is_cancelled() => return Ok(None),
@@ -69,6 +80,7 @@ impl HttpLoad {
                 .push("the last counters of the cache could not be read: its figures are older".to_owned());
         }
         further.extend(probes.iter().filter_map(probe::mismatch));
+        further.extend(events.iter().filter_map(event::failure));
         let started = [(Role::Origin, origin.as_ref()), (Role::Proxy, endpoint.started.as_ref())];
         let remote =
             started.into_iter().filter(|(_, server)| server.is_some_and(|of| of.process().is_none()));
@@ -84,7 +96,8 @@ impl HttpLoad {
         (http.accounting, http.probes, http.disturbed, http.servers) =
             (accounting, probes, disturbed, servers);
         let (name, schedule) = (self.name.clone(), load.plan.to_string());
-        Ok(Some(measurement(name, self.traffic.duration(), &summary, &readings, schedule, http)))
+        let measured = measurement(name, self.traffic.duration(), &summary, &readings, schedule, http);
+        Ok(Some(Measurement { events, ..measured }))
     }
 
     /// Starts the origin and the target and stops both again, so that a setup that cannot work is refused before any load. A
@@ -151,6 +164,7 @@ pub(super) fn measurement(
         counters: counted,
         peak_bytes: readings.peak_bytes.map(whole),
         errors: tally.errors_by_class(),
+        events: Vec::new(),
         http: Some(http),
     }
 }

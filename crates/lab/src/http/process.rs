@@ -71,6 +71,11 @@ impl SampledProcess {
         process
     }
 
+    /// Samples this process from now on, which has started since the last sample if it is another one; `None`: an event has stopped it.
+    pub(super) fn follow(&mut self, id: Option<u32>) {
+        self.id = id.unwrap_or(self.id);
+    }
+
     /// The next usage begins now.
     pub(super) fn begin(&mut self) {
         (self.members, self.at) = (self.cpu_times(), instant());

@@ -12,7 +12,8 @@ use stockade_record::{
 use super::{
     HttpError, HttpLoad,
     cache_memory::{self, LIMIT_BYTES},
-    sampler::TargetEndpoint,
+    restart::RestartableServer,
+    sampler::{CounterPage, TargetEndpoint},
 };
 use crate::{
     engine::TrafficLimitError,
@@ -37,6 +38,7 @@ impl Target for ProxyTarget {
 
     fn check(&self, environment: &Environment) -> Result<(), TargetError> {
         self.load.check_files(&environment.folder)?;
+        self.load.check_events(environment)?;
         let bytes = self.estimated_cache_bytes(environment).unwrap_or_default();
         cache_memory::check(bytes, environment.machine(Role::Proxy).memory_mib()).map_err(HttpError::from)?;
         Ok(self.load.check_setup(environment, |origin, folder| self.start(environment, origin, folder))?)
@@ -79,7 +81,13 @@ impl ProxyTarget {
         let settings: Map<String, Value> = url.into_iter().chain(self.settings.clone()).collect();
         let settings = Value::from(settings).to_string();
         let order = ServerOrder { role: Role::Proxy, settings, listen: None };
-        Ok(TargetEndpoint::of_started(environment.machine(Role::Proxy).start(&order, folder)?.into()))
+        let server = RestartableServer::start(environment.machine(Role::Proxy), order, folder)?;
+        let mut endpoint = TargetEndpoint::of_proxy(Arc::new(server));
+        if self.load.restarts_cache() {
+            // Its own counters end with it.
+            endpoint.stats = origin.map(CounterPage::of_origin);
+        }
+        Ok(endpoint)
     }
 
     fn scale_entries(&mut self, factor: f64) {

@@ -19,9 +19,10 @@ use super::{
     HttpError,
     accounting::{AccountingThread, AccountingWindow},
     disturbance::DisturbanceMonitor,
+    event::{EventParts, LoadEvent, RunningEvents},
     probe::{PendingProbe, PreflightProbe},
     process::{RemoteProcess, SampledProcess},
-    server::ServerProcess,
+    restart::{CacheServer, RestartableServer},
 };
 use crate::target::{CacheCounters, OpenSecond, Second};
 
@@ -33,11 +34,12 @@ pub(super) struct TargetEndpoint {
     pub(super) url: String,
     /// Its counters, or those of its origin.
     pub(super) stats: Option<CounterPage>,
+    /// Of a server that runs already.
     pub(super) pid: Option<u32>,
     /// The server itself, if this measurement started it.
     pub(super) started: Option<Arc<dyn StartedServer>>,
-    /// The server of its `command`.
-    pub(super) server: Option<ServerProcess>,
+    /// The server that events may stop and start again.
+    pub(super) server: Option<CacheServer>,
 }
 
 /// An admin page with counters.
@@ -50,14 +52,12 @@ pub(super) struct CounterPage {
 /// Follows a load and samples its processes once a second. It cancels the load when a process has ended, or when they
 /// take more memory than a run may.
 pub(super) struct Sampler<'a> {
-    url: &'a str,
-    stats: Option<&'a CounterPage>,
+    endpoint: &'a TargetEndpoint,
     /// The processes on this machine.
     processes: Vec<SampledProcess>,
     /// Those on other machines.
     remote: Vec<RemoteProcess>,
     started: Vec<&'a dyn StartedServer>,
-    server: Option<&'a ServerProcess>,
     /// Bound of all processes together.
     bytes_max: Option<u64>,
     readings: CacheReadings,
@@ -75,6 +75,9 @@ pub(super) struct Sampler<'a> {
     /// When the time of threads is accounted, if it is.
     pub(super) window: Option<AccountingWindow>,
     accounting: Option<io::Result<AccountingThread>>,
+    /// The events of the load, and their parts, if there are any.
+    pub(super) events: Option<(&'a [LoadEvent], Arc<EventParts>)>,
+    running_events: Option<RunningEvents>,
     sink: &'a mut dyn FnMut(Second),
 }
 
@@ -82,6 +85,7 @@ pub(super) struct Sampler<'a> {
 pub(super) struct Observations {
     pub(super) readings: CacheReadings,
     pub(super) probes: Vec<record::ProbeFigures>,
+    pub(super) events: Vec<record::EventFigures>,
     /// Why the load was cancelled.
     pub(super) stop_reason: Option<StopReason>,
     pub(super) accounting: Option<Accounting>,
@@ -119,17 +123,27 @@ impl TargetEndpoint {
     /// A server that reports its counters at its admin address.
     pub(super) fn of_started(server: Arc<dyn StartedServer>) -> Self {
         let stats = Some(CounterPage { server: Arc::clone(&server), path: "/stats" });
-        Self {
-            url: server.url().to_owned(),
-            stats,
-            pid: server.process(),
-            started: Some(server),
-            server: None,
-        }
+        Self { url: server.url().to_owned(), stats, pid: None, started: Some(server), server: None }
+    }
+
+    /// As [`of_started`](Self::of_started).
+    pub(super) fn of_proxy(server: Arc<RestartableServer>) -> Self {
+        Self { server: Some(CacheServer::Proxy(Arc::clone(&server))), ..Self::of_started(server) }
+    }
+
+    /// Its process on this machine; `None`: unknown, or it does not run.
+    pub(super) fn process(&self) -> Option<u32> {
+        let started = self.started.as_ref().and_then(|server| server.process());
+        started.or_else(|| self.server.as_ref()?.process()).or(self.pid)
     }
 }
 
 impl CounterPage {
+    /// The requests that an origin has received.
+    pub(super) fn of_origin(origin: &Arc<dyn StartedServer>) -> Self {
+        Self { server: Arc::clone(origin), path: "/current_count" }
+    }
+
     pub(super) fn read(&self) -> Result<String, String> {
         self.server.page(self.path)
     }
@@ -147,7 +161,7 @@ impl<'a> Sampler<'a> {
     ) -> Self {
         let parts = [
             is_load_here.then(|| SampledProcess::alone(Role::Load, process::id())),
-            endpoint.pid.map(|id| match endpoint.started {
+            endpoint.process().map(|id| match endpoint.started {
                 Some(_) => SampledProcess::alone(Role::Proxy, id),
                 None => SampledProcess::tree(Role::Proxy, id),
             }),
@@ -159,14 +173,13 @@ impl<'a> Sampler<'a> {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of it")]
         let bytes_max = ((memory_mib << 20) as f64 * MEMORY_SHARE_MAX) as u64;
         let processes: Vec<_> = parts.into_iter().flatten().collect();
-        let knows_processes = origin.is_some() && (endpoint.pid.is_some() || endpoint.started.is_some());
+        let knows_processes =
+            origin.is_some() && (endpoint.process().is_some() || endpoint.started.is_some());
         let disturbances = DisturbanceMonitor::new(&members(&processes), knows_processes);
         Self {
-            url: &endpoint.url,
-            stats: endpoint.stats.as_ref(),
+            endpoint,
             processes,
             remote: remote.collect(),
-            server: endpoint.server.as_ref(),
             started: endpoint.started.iter().chain(origin).map(AsRef::as_ref).collect(),
             bytes_max: (memory_mib > 0).then_some(bytes_max),
             readings: CacheReadings {
@@ -183,6 +196,8 @@ impl<'a> Sampler<'a> {
             disturbances,
             window: None,
             accounting: None,
+            events: None,
+            running_events: None,
             sink,
         }
     }
@@ -193,7 +208,7 @@ impl<'a> Sampler<'a> {
         for (probe, number) in probes.iter().zip(1..) {
             let seed = url_seed.child(&format!("probe {number}"));
             if probe.at.is_none() {
-                self.answered.push(probe.send(self.url, seed, trust).wait());
+                self.answered.push(probe.send(&self.endpoint.url, seed, trust).wait());
             } else {
                 self.probes.push((probe.clone(), seed));
             }
@@ -206,6 +221,7 @@ impl<'a> Sampler<'a> {
 
     /// Takes a last reading.
     pub(super) fn finish(mut self) -> Observations {
+        let events = self.running_events.take().map(RunningEvents::finish).unwrap_or_default();
         let before = self.readings.last.requests.loads;
         self.read_counters();
         // One that is lost has ended the load by itself.
@@ -228,6 +244,7 @@ impl<'a> Sampler<'a> {
         Observations {
             readings: self.readings,
             probes: self.answered,
+            events,
             stop_reason: self.stop_reason,
             accounting: accounting.ok(),
             notes,
@@ -237,7 +254,13 @@ impl<'a> Sampler<'a> {
 
     /// Reads the counters of the cache; without an answer the last ones stay.
     fn read_counters(&mut self) {
-        let text = self.stats.and_then(|stats| stats.read().ok());
+        // A server that an event has frozen does not answer.
+        let stats = self
+            .endpoint
+            .stats
+            .as_ref()
+            .filter(|_| !self.events.as_ref().is_some_and(|(_, parts)| parts.is_any_frozen()));
+        let text = stats.and_then(|stats| stats.read().ok());
         let stats = text.and_then(|text| serde_json::from_str::<StatsPage>(&text).ok());
         self.readings.is_last = stats.is_some();
         let Some(stats) = stats else { return };
@@ -273,7 +296,11 @@ impl<'a> Sampler<'a> {
 
     fn ended_server(&self) -> Option<StopReason> {
         let mut ended = self.started.iter().filter_map(|server| server.check().err().map(HttpError::from));
-        ended.next().or_else(|| self.server?.check().err()).map(StopReason::Ended)
+        let command = || match self.endpoint.server.as_ref()? {
+            CacheServer::Command(server) => server.check().err().map(HttpError::from),
+            CacheServer::Proxy(_) => None,
+        };
+        ended.next().or_else(command).map(StopReason::Ended)
     }
 }
 
@@ -288,7 +315,7 @@ impl Sampler<'_> {
         let error = tally.errors.first().map(String::as_str).unwrap_or_default();
         self.stop_reason.get_or_insert(StopReason::Unreachable(format!(
             "all {unreachable} requests of the first second failed to reach {}: {error}; is it running?",
-            self.url
+            self.endpoint.url
         )));
         self.stop.cancel();
     }
@@ -301,17 +328,25 @@ impl Observer for Sampler<'_> {
         self.remote.iter_mut().for_each(RemoteProcess::begin);
         let start = |window| {
             let processes = self.processes.iter().map(SampledProcess::accounted).collect();
-            AccountingThread::start(window, processes, self.stats.cloned())
+            AccountingThread::start(window, processes, self.endpoint.stats.clone())
         };
         self.accounting = self.window.map(start);
+        let events = self.events.as_ref();
+        self.running_events = events.map(|(events, parts)| RunningEvents::start(events, parts));
     }
 
     fn on_second(&mut self, progress: &LoadProgress<'_>) {
         // A stopped proxy reports its counters when it goes on.
+        let cache = self.endpoint.process();
+        for process in self.processes.iter_mut().filter(|process| process.role == Role::Proxy) {
+            process.follow(cache);
+        }
         let members = members(&self.processes);
         let mut stopped = None;
+        let parts = self.events.as_ref().map(|(_, parts)| Arc::clone(parts));
+        let is_frozen = |part| parts.as_ref().is_some_and(|parts| parts.is_frozen(part));
         for process in &mut self.processes {
-            if process.is_stopped() {
+            if process.is_stopped() && !is_frozen(process.role) {
                 stopped = stopped.or(Some(process.role));
             }
         }
@@ -332,7 +367,8 @@ impl Observer for Sampler<'_> {
             |(probe, _): &(PreflightProbe, Seed)| probe.at.is_some_and(|at| at <= progress.elapsed());
         let (due, later): (Vec<_>, Vec<_>) = self.probes.drain(..).partition(is_due);
         self.probes = later;
-        self.sent.extend(due.into_iter().map(|(probe, seed)| probe.send(self.url, seed, &self.trust)));
+        self.sent
+            .extend(due.into_iter().map(|(probe, seed)| probe.send(&self.endpoint.url, seed, &self.trust)));
         self.guard_reachability(progress);
         let second = Second {
             second: number,

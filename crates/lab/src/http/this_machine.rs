@@ -74,7 +74,17 @@ impl ThisMachine {
         let written: Map<String, Value> = serde_json::from_str(&order.settings).map_err(|error| {
             ServerError { message: format!("the proxy's settings: {error}"), is_usage: true }
         })?;
-        settings.extend(written);
+        for (key, value) in written {
+            match (settings.get_mut(&key), value) {
+                // Tables that have keys of the run, too.
+                (Some(Value::Object(of_run)), Value::Object(written)) => {
+                    let written =
+                        written.into_iter().filter(|(key, _)| !of_run.contains_key(key)).collect::<Vec<_>>();
+                    of_run.extend(written);
+                }
+                (_, value) => drop(settings.insert(key, value)),
+            }
+        }
         start_with_settings(&self.program, &["proxy", "--config"], &settings, &folder.join("proxy.toml"))
     }
 }

@@ -2,18 +2,20 @@
 
 use std::{path::Path, sync::Arc};
 
-use stockade_http::tls::Trust;
+use stockade_http::{client::HttpUrl, tls::Trust};
 use stockade_model::seed::Seed;
 use stockade_record::{
     record::{OriginStage, Role},
     server::StartedServer,
 };
 
+use stockade_services::{CommandServer, ServerPlace, ShellError};
+
 use super::{
-    HttpError, HttpLoad,
+    HttpError, HttpLoad, commands,
     fetch::send,
+    restart::CacheServer,
     sampler::{CounterPage, TargetEndpoint},
-    server::{CommandEnvironment, ServerProcess, is_reachable},
 };
 use crate::{
     engine::TrafficLimitError,
@@ -55,6 +57,7 @@ impl Target for UrlTarget {
 
     fn check(&self, environment: &Environment) -> Result<(), TargetError> {
         self.load.check_files(&environment.folder)?;
+        self.load.check_events(environment)?;
         Ok(self.load.check_setup(environment, |origin, folder| self.start(environment, origin, folder))?)
     }
 
@@ -86,20 +89,18 @@ impl UrlTarget {
         folder: &Path,
     ) -> Result<TargetEndpoint, HttpError> {
         let Self { url, pid, before, command, reset, .. } = self;
-        let commands = CommandEnvironment {
-            experiment: &environment.folder,
-            folder,
-            origin: origin.map(|origin| origin.url()),
-        };
+        let commands = commands(environment, origin, folder);
         if let Some(before) = before {
             commands.run("before", before)?;
         }
+        let place = place_of(url)?;
         let server =
-            command.as_ref().map(|command| ServerProcess::start(command, url, commands)).transpose()?;
+            command.as_ref().map(|command| CommandServer::start(command, place.clone(), commands.clone()));
+        let server = server.transpose()?;
         if let Some(pid) = pid.filter(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
             return Err(HttpError::NoProcess(pid));
         }
-        if !is_reachable(url) {
+        if !place.is_reachable() {
             return Err(HttpError::Unreachable(format!(
                 "nothing listens at {url}: start the server, write its `command`, or correct the URL"
             )));
@@ -112,9 +113,9 @@ impl UrlTarget {
             Some(CacheReset::Command(command)) => commands.run("reset.command", command)?,
             None => {}
         }
-        let stats = origin.map(|origin| CounterPage { server: Arc::clone(origin), path: "/current_count" });
-        let pid = server.as_ref().map(|server| server.id).or(*pid);
-        Ok(TargetEndpoint { url: url.clone(), stats, pid, started: None, server })
+        let stats = origin.map(CounterPage::of_origin);
+        let server = server.map(|server| CacheServer::Command(Arc::new(server)));
+        Ok(TargetEndpoint { url: url.clone(), stats, pid: *pid, started: None, server })
     }
 }
 
@@ -126,5 +127,11 @@ fn purge(method: &str, url: &str, trust: &Trust) -> Result<(), HttpError> {
         }
         Err(error) => format!("failed: {error}"),
     };
-    Err(HttpError::Command(format!("`reset.purge`: {method} {url} {what}")))
+    Err(ShellError(format!("`reset.purge`: {method} {url} {what}")).into())
+}
+
+fn place_of(url: &str) -> Result<ServerPlace, HttpError> {
+    let parsed = HttpUrl::parse(url)
+        .map_err(|_| HttpError::Unreachable(format!("`{url}` is not the URL of a server")))?;
+    Ok(ServerPlace { url: url.to_owned(), host: parsed.host, port: parsed.port })
 }

@@ -109,6 +109,7 @@ pub(super) fn run_record(
         counters: if is_reported { measured.counters.by_name() } else { BTreeMap::new() },
         errors: measured.errors,
         stages,
+        events: measured.events,
         http: measured.http,
     }
 }
@@ -154,6 +155,7 @@ mod tests {
             counters: CacheCounters::default(),
             peak_bytes: None,
             errors: BTreeMap::new(),
+            events: Vec::new(),
             http: None,
         }
     }

@@ -38,6 +38,10 @@ pub(super) struct FleetTables {
     target: FleetTargetTable,
     /// Kind `fleet`: the nodes.
     fleet: FleetTable,
+    /// Events during the load, in the order of time.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<EventTable>"))]
+    event: Vec<Spanned<EventTable>>,
     #[serde(default)]
     origin: FleetOriginTable,
     #[cfg_attr(feature = "schema", schemars(with = "Option<CacheTables>"))]
@@ -65,10 +69,6 @@ struct FleetTable {
     /// Store below the memories of all nodes, without a limit, or "none". Default: "none".
     #[serde(default)]
     shared_tier: SharedTierTable,
-    /// Events during the load, in the order of time.
-    #[serde(default)]
-    #[cfg_attr(feature = "schema", schemars(with = "Vec<EventTable>"))]
-    event: Vec<Spanned<EventTable>>,
 }
 
 #[derive(Clone, Copy, Default, Deserialize)]
@@ -114,25 +114,40 @@ impl schemars::JsonSchema for SharedTierTable {
     }
 }
 
-/// Something that happens to the fleet, and its time.
+/// Something that happens to the fleet, and its time: one of `purge`, `restart` and `flush`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 struct EventTable {
     /// Time since the start of the load.
     at: TextValue<DurationValue>,
-    /// `flush-shared-tier`: the shared tier loses all values. `purge`: all values are invalidated, on the nodes and in the shared tier.
-    /// `restart-nodes`: all nodes lose their memories at once.
-    what: EventName,
+    /// All values are invalidated, on the nodes and in the shared tier.
+    purge: Option<PurgedPages>,
+    /// All nodes lose their memories at once.
+    restart: Option<RestartedPart>,
+    /// The shared tier loses all values.
+    flush: Option<FlushedPart>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
+enum PurgedPages {
+    #[serde(rename = "*")]
+    All,
 }
 
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
-enum EventName {
-    FlushSharedTier,
-    Purge,
-    RestartNodes,
+enum RestartedPart {
+    Nodes,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
+enum FlushedPart {
+    SharedTier,
 }
 
 #[derive(Default, Deserialize)]
@@ -196,7 +211,7 @@ pub(super) fn read(
             RouteName::ConsistentHash => Route::ConsistentHash,
         },
         tier: tables.fleet.tier(),
-        events: tables.fleet.events(schedule.duration())?,
+        events: tables.events(schedule.duration())?,
         cache: node_cache(tables.cache.as_ref())?,
         origin: tables.origin.latency.0,
         keys: tables.load.get_ref().keys.0 as u64,
@@ -223,11 +238,13 @@ impl FleetTable {
         let table = self.shared_tier.0.as_ref()?;
         Some(FleetTier { latency: table.latency.0.0, locks: table.locks.unwrap_or(true) })
     }
+}
 
+impl FleetTables {
     fn events(&self, lasts: Duration) -> Result<Vec<FleetEvent>, TomlError> {
         let mut events: Vec<FleetEvent> = Vec::new();
         for written in &self.event {
-            let EventTable { at, what } = written.get_ref();
+            let EventTable { at, purge, restart, flush } = written.get_ref();
             let at = at.0.0;
             let refused = |message: String| Err(TomlError::new(message, Some(written.span())));
             if at >= lasts {
@@ -241,14 +258,18 @@ impl FleetTable {
                     "this event comes before the one above it: write events in the order of time".to_owned(),
                 );
             }
-            let kind = match what {
-                EventName::FlushSharedTier if self.shared_tier.0.is_none() => {
+            let kind = match (purge, restart, flush) {
+                (None, None, Some(FlushedPart::SharedTier)) if self.fleet.shared_tier.0.is_none() => {
                     // An arm without the tier has the events of the others.
                     continue;
                 }
-                EventName::FlushSharedTier => FleetEventKind::FlushSharedTier,
-                EventName::Purge => FleetEventKind::Purge,
-                EventName::RestartNodes => FleetEventKind::RestartNodes,
+                (None, None, Some(FlushedPart::SharedTier)) => FleetEventKind::FlushSharedTier,
+                (Some(PurgedPages::All), None, None) => FleetEventKind::Purge,
+                (None, Some(RestartedPart::Nodes), None) => FleetEventKind::RestartNodes,
+                _ => {
+                    let kinds = "`purge = \"*\"`, `restart = \"nodes\"` and `flush = \"shared-tier\"`";
+                    return refused(format!("the event of a fleet is one of {kinds}"));
+                }
             };
             events.push(FleetEvent { at, kind });
         }

@@ -1,5 +1,6 @@
 //! Cells of the targets whose parts are processes.
 
+mod event;
 mod load;
 
 use std::{net::SocketAddr, ops::Range, time::Duration};
@@ -21,7 +22,10 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-use self::load::HttpLoadTable;
+use self::{
+    event::{CacheControl, EventTable, KnownProcesses},
+    load::HttpLoadTable,
+};
 #[cfg(feature = "schema")]
 use super::schema::{KindName, RecipeForms};
 use super::{
@@ -48,6 +52,10 @@ pub(super) struct HttpTables {
     cache: Option<Spanned<CacheTables>>,
     #[cfg_attr(feature = "schema", schemars(with = "HttpLoadTable"))]
     load: Spanned<HttpLoadTable>,
+    /// What the run does to its parts during the load.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<EventTable>"))]
+    event: Vec<Spanned<EventTable>>,
     /// Requests that check the setup, apart from the load.
     #[serde(default)]
     preflight: Preflight,
@@ -157,7 +165,7 @@ pub(super) fn read_proxy(
         return Err(missing("origin's recipe", remedy));
     }
     tables.target.refuse_address(layer.arm)?;
-    tables.cells(layer, origin.as_ref(), &request, |load| {
+    tables.cells(layer, origin.as_ref(), &request, CacheControl::Restart, |load| {
         Box::new(ProxyTarget { load, settings: settings.clone() })
     })
 }
@@ -172,7 +180,9 @@ pub(super) fn read_app(
     let request = request_settings(&mut table)?;
     let tables: HttpTables = tables::read(table, span)?;
     tables.target.refuse_address(layer.arm)?;
-    tables.cells(layer, None, &request, |load| Box::new(AppTarget { load, settings: settings.clone() }))
+    tables.cells(layer, None, &request, CacheControl::Signal, |load| {
+        Box::new(AppTarget { load, settings: settings.clone() })
+    })
 }
 
 /// Reads the tables of one test and arm of the target `url`.
@@ -208,7 +218,12 @@ pub(super) fn read_url(
             "the processes of this target are not known: write its `pid` or its `command` into [target]";
         return Err(TomlError::new(message, Some(accounting.span())));
     }
-    tables.cells(layer, origin.as_ref(), &request, |load| {
+    let control = match (&command, pid) {
+        (Some(_), _) => CacheControl::Restart,
+        (None, Some(_)) => CacheControl::Signal,
+        (None, None) => CacheControl::Nothing,
+    };
+    tables.cells(layer, origin.as_ref(), &request, control, |load| {
         let (url, before, command, reset) = (url.clone(), before.clone(), command.clone(), reset.clone());
         Box::new(UrlTarget { load, url, pid, before, command, reset })
     })
@@ -221,24 +236,28 @@ impl HttpTables {
         layer: LayerNames<'_>,
         origin: Option<&RecipeSpec>,
         request: &RequestSettings,
+        cache: CacheControl,
         target: impl Fn(HttpLoad) -> Box<dyn Target>,
     ) -> Result<Vec<Cell>, TomlError> {
         let loads = self.load.get_ref().read(request, &Some(self.load.span()))?;
         let shortest = loads.iter().map(|(_, traffic)| traffic.duration()).min().unwrap_or_default();
         let probes = self.preflight.probes.iter().map(|probe| read_probe(probe, shortest));
         let probes = probes.collect::<Result<Vec<_>, _>>()?;
+        let events =
+            event::read(&self.event, KnownProcesses { cache, has_origin: origin.is_some() }, shortest)?;
         let accounting = self.sample.accounting.as_ref();
         let accounting = accounting.map(|table| read_accounting(table, shortest)).transpose()?;
         let is_sweep = loads.len() > 1;
         let cell = |(users, traffic): (Option<usize>, HttpTraffic)| {
             let swept = users.filter(|_| is_sweep).map(|users| users.to_string());
             let parts = [Some(layer.test.to_owned()).filter(|test| !test.is_empty()), swept];
-            let (name, origin, probes) = (layer.arm.to_owned(), origin.cloned(), probes.clone());
+            let (name, origin) = (layer.arm.to_owned(), origin.cloned());
+            let (probes, events) = (probes.clone(), events.clone());
             Cell {
                 test: parts.into_iter().flatten().collect::<Vec<_>>().join("/"),
                 arm: layer.arm.to_owned(),
                 clock: ClockKind::Live,
-                target: target(HttpLoad { name, origin, traffic, probes, accounting }),
+                target: target(HttpLoad { name, origin, traffic, probes, events, accounting }),
                 spans: KeySpans::default(),
             }
         };
@@ -272,19 +291,23 @@ impl HttpTargetTable {
     }
 }
 
+/// A method and a path: `PURGE /*`.
+fn method_and_path(request: &str) -> Option<(&str, &str)> {
+    request.split_once(' ').filter(|(method, path)| {
+        !method.is_empty()
+            && method.bytes().all(|byte| byte.is_ascii_uppercase())
+            && path.starts_with('/')
+            && !path.contains(char::is_whitespace)
+    })
+}
+
 /// `{ purge = "PURGE /*" }` or `{ command = "..." }`.
 fn read_reset(reset: &Spanned<ResetTable>) -> Result<CacheReset, TomlError> {
     let wrong = |message: &str| TomlError::new(message, Some(reset.span()));
     match reset.get_ref() {
         ResetTable { purge: Some(request), command: None } => {
-            let parts = request.split_once(' ').filter(|(method, path)| {
-                !method.is_empty()
-                    && method.bytes().all(|byte| byte.is_ascii_uppercase())
-                    && path.starts_with('/')
-                    && !path.contains(char::is_whitespace)
-            });
-            let (method, path) =
-                parts.ok_or_else(|| wrong("`purge` is a method and a path: write \"PURGE /*\""))?;
+            let (method, path) = method_and_path(request)
+                .ok_or_else(|| wrong("`purge` is a method and a path: write \"PURGE /*\""))?;
             Ok(CacheReset::Purge { method: method.to_owned(), path: path.to_owned() })
         }
         ResetTable { purge: None, command: Some(command) } => Ok(CacheReset::Command(command.clone())),

@@ -178,6 +178,11 @@ fn joined(one: Value, other: Value) -> Value {
             {
                 more.retain(|value| !values.contains(value));
                 values.append(more);
+            } else if let (Some(item), Some(other)) = (one.get("items"), other.get("items"))
+                && item != other
+            {
+                let items = json!({ "anyOf": [item, other] });
+                one.insert("items".to_owned(), items);
             } else if one.get("type") != other.get("type") {
                 let texts = [one.remove("description"), other.remove("description")];
                 let texts: Vec<_> = texts.iter().flatten().filter_map(Value::as_str).collect();

@@ -11,8 +11,8 @@ use toml::de::{DeTable, DeValue};
 use super::http;
 use super::{Cell, engine, fleet, tables::TomlTable};
 
-pub(super) const SECTIONS: [&str; 8] =
-    ["target", "origin", "cache", "fleet", "proxy", "load", "preflight", "sample"];
+pub(super) const SECTIONS: [&str; 9] =
+    ["target", "origin", "cache", "fleet", "proxy", "load", "event", "preflight", "sample"];
 
 /// The names of the test and the arm of a merged table.
 #[derive(Clone, Copy)]

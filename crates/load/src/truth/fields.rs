@@ -28,7 +28,7 @@ impl<'a> StatementFields<'a> {
         }
     }
 
-    /// `None`: the response has no valid statement. `received` and `body` are added when the response is complete.
+    /// `None`: the response has no valid statement. `received`, `purge_sent` and `body` are added when the response is complete.
     pub(crate) fn stated(
         &self,
         age_s: impl FnOnce() -> Option<u64>,
@@ -43,6 +43,7 @@ impl<'a> StatementFields<'a> {
             age_s: age_s(),
             may_be_fallback,
             received: Duration::ZERO,
+            purge_sent: None,
             body: None,
         })
     }

@@ -16,6 +16,7 @@ fn answer(sent_after_s: f64, age_s: Option<u64>) -> StatedAnswer {
         age_s,
         may_be_fallback: false,
         received: Duration::from_secs(MADE_S) + Duration::from_secs_f64(sent_after_s) + TOOK,
+        purge_sent: None,
         body: Some((9, 7)),
     }
 }
@@ -80,6 +81,25 @@ fn answer_that_may_have_been_validated_is_judged_by_an_age_that_is_true() {
     assert_eq!(with_validator(60.0, Some(60)), [Some(true), Some(false)]);
     assert_eq!(with_validator(9.0, Some(9)), [Some(false), Some(false)]);
     assert_eq!(with_validator(9.0, Some(60)), [None, Some(true)], "older than its first response");
+}
+
+#[test]
+fn response_from_before_an_answered_purge_is_false() {
+    let purged_after = |ms: u64, change: fn(&mut StatedAnswer)| {
+        let purge_sent = Some(Duration::from_secs(MADE_S) + Duration::from_millis(ms));
+        let mut answer = StatedAnswer { purge_sent, ..answer(5.0, None) };
+        change(&mut answer);
+        finding(&answer, 200, Violation::AfterPurge)
+    };
+    let unchanged = |_: &mut StatedAnswer| {};
+    assert_eq!(finding(&answer(5.0, None), 200, Violation::AfterPurge), None);
+    assert_eq!([purged_after(1, unchanged), purged_after(2, unchanged)], [Some(false), Some(true)]);
+    // The origin responded after the purge.
+    assert_eq!(purged_after(4_000, |answer| answer.delay = Duration::from_secs(4)), Some(false));
+    // It may have been validated since.
+    assert_eq!(purged_after(4_000, |answer| answer.has_validator = true), None);
+    let not_validated = |answer: &mut StatedAnswer| (answer.has_validator, answer.age_s) = (true, Some(5));
+    assert_eq!(purged_after(4_000, not_validated), Some(true));
 }
 
 #[test]

@@ -44,6 +44,7 @@ fn record(clock: ClockKind, schedule: &str, repeats: &[(u64, f64)]) -> (Record, 
         cache: CacheFigures::default(),
         errors: BTreeMap::new(),
         stages: Vec::new(),
+        events: Vec::new(),
         http: None,
     };
     let runs: Vec<_> = repeats.iter().enumerate().map(run).collect();

@@ -41,6 +41,7 @@ fn run(test: &str, arm: &str, repeat: u32, fetches: u64, finished_ms: f64) -> Ru
         cache: CacheFigures::default(),
         errors: BTreeMap::new(),
         stages: Vec::new(),
+        events: Vec::new(),
         http: None,
     }
 }

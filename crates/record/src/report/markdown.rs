@@ -154,6 +154,7 @@ mod tests {
                     { "at_ms": 0.0, "behavior": "up" }, { "at_ms": seconds * 300, "behavior": HOSTILE },
                     { "at_ms": seconds * 600, "behavior": "up" },
                 ],
+                "events": [{ "at_ms": seconds * 500, "took_ms": 120.0, "event": "restart cache" }],
             }))
             .unwrap();
             let mut fold = results.fold(Some(Duration::from_secs(seconds)));
@@ -195,11 +196,22 @@ mod tests {
         let paths: Vec<_> = files.iter().map(|file| file.path.as_str()).collect();
         assert_eq!(paths, ["plots/1-requests.svg", "plots/1-response.svg", "report.md"]);
         let (requests, response) = (&files[0].text, &files[1].text);
-        for name in ["a requests", "b requests", "a source loads", "b source loads", "10m", "&lt;script&gt;"]
-        {
+        for name in [
+            "a requests",
+            "b requests",
+            "a source loads",
+            "b source loads",
+            "10m",
+            "&lt;script&gt;",
+            "restart cache",
+        ] {
             assert!(requests.contains(&format!(">{name}")), "{name}: {requests}");
         }
-        assert_eq!(requests.matches("stroke-dasharray").count(), 4, "two lines, in the legend too");
+        assert_eq!(
+            requests.matches("stroke-dasharray").count(),
+            5,
+            "two lines, in the legend too, and an event"
+        );
         assert!(response.contains("Response time, p99, 3 seconds at a time"), "{response}");
         // Each line stands in the legend first.
         let lines = strokes(response);

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::record::{
-    AgentReport, Audit, ClockKind, Example, Expectation, Host, HttpFigures, Hypothesis, LoadFigures, Record,
-    Role, Run, Verdict, Violation,
+    AgentReport, Audit, ClockKind, EventFigures, Example, Expectation, Host, HttpFigures, Hypothesis,
+    LoadFigures, Record, Role, Run, Verdict, Violation,
 };
 use stockade_model::{
     message::shown,
@@ -23,7 +23,7 @@ pub(super) struct SummaryTable {
     pub(super) title: String,
     pub(super) headings: Vec<String>,
     pub(super) rows: Vec<Vec<String>>,
-    /// Errors and probes, by arm.
+    /// Errors, probes and events, by arm.
     pub(super) notes: Vec<String>,
 }
 
@@ -199,7 +199,8 @@ fn table(
         }
     }
     let notes = measured.iter().flat_map(|(arm, repeats)| {
-        errors(arm, repeats).chain(probes(arm, repeats)).chain(false_answers(arm, repeats))
+        let notes = errors(arm, repeats).chain(probes(arm, repeats)).chain(events(arm, repeats));
+        notes.chain(false_answers(arm, repeats))
     });
     let notes = notes.chain(others(&published, columns, &measured)).collect();
     Some(SummaryTable { test: test.to_owned(), title, headings, rows, notes })
@@ -295,6 +296,19 @@ fn probes<'a>(arm: &'a str, repeats: &[&'a Evidence]) -> impl Iterator<Item = St
             probe.path,
             format_milliseconds(probe.took_ms)
         )
+    })
+}
+
+/// The events of the first repeat.
+fn events<'a>(arm: &'a str, repeats: &[&'a Evidence]) -> impl Iterator<Item = String> + use<'a> {
+    let run = repeats.first().map(|evidence| &evidence.run);
+    run.into_iter().flat_map(|run| &run.events).map(move |figures| {
+        let EventFigures { at_ms, took_ms, event, failed } = figures;
+        let took = format_milliseconds(*took_ms);
+        let result = failed
+            .as_ref()
+            .map_or_else(|| format!("took {took}"), |reason| format!("failed: {}", shown(reason)));
+        format!("{arm}: {} at {}: {result}", shown(event), format_milliseconds(*at_ms))
     })
 }
 

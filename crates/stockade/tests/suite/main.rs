@@ -10,6 +10,7 @@ mod deciding;
 #[cfg(feature = "agents")]
 mod deploy;
 mod docs;
+mod events;
 mod experiments;
 mod history;
 mod http;

@@ -69,7 +69,7 @@ fn setups_that_cannot_work_are_refused_before_the_first_request() {
             "busy port",
             format!("target.url = \"{busy_url}\"\ntarget.command = \"cat\""),
             1,
-            &["arm `broken`: something listens at", "leave `command` out"],
+            &["arm `broken`: something listens at", "leave the command out"],
         ),
         (
             "missing file",
@@ -95,7 +95,7 @@ fn setups_that_cannot_work_are_refused_before_the_first_request() {
                 "target.url = \"http://127.0.0.1:{closed}\"\ntarget.command = \"echo out of order; exit 3\""
             ),
             1,
-            &["arm `broken`: the server of `command` has ended", "exit status: 3", "out of order"],
+            &["arm `broken`: the server of the command has ended", "exit status: 3", "out of order"],
         ),
         (
             "command that is missing",

@@ -92,3 +92,21 @@ impl ProgramOutput {
         }
     }
 }
+
+/// An arm with an nginx at `port`, with these directives for its pages. Paths are relative to its prefix.
+pub fn nginx(sandbox: &Sandbox, name: &str, [port, origin]: [u16; 2], directives: &str) -> String {
+    let paths =
+        ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|of| format!("{of}_temp_path {of}; "));
+    let text = format!(
+        "daemon off; master_process off; pid pid; error_log stderr; events {{}}\n\
+         http {{ access_log off; {} proxy_cache_path cache keys_zone=pages:1m;\n\
+         server {{ listen 127.0.0.1:{port}; location / {{ proxy_pass http://127.0.0.1:{origin}; proxy_cache pages;\n\
+         {directives} }} }} }}\n",
+        paths.concat()
+    );
+    let file = sandbox.file(name, &text);
+    format!(
+        "[[arm]]\nname = \"{name}\"\ntarget.url = \"http://127.0.0.1:{port}\"\n\
+         target.command = 'exec /usr/sbin/nginx -p \"$STOCKADE_FOLDER\" -e stderr -c \"{file}\"'\n"
+    )
+}

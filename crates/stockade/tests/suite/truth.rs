@@ -3,25 +3,7 @@
 use serde_json::Value;
 use stockade_services::free_port;
 
-use crate::support::Sandbox;
-
-/// The file of an nginx at `port` with these directives for its pages. Paths are relative to its prefix.
-fn nginx(sandbox: &Sandbox, name: &str, [port, origin]: [u16; 2], directives: &str) -> String {
-    let paths =
-        ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(|of| format!("{of}_temp_path {of}; "));
-    let text = format!(
-        "daemon off; master_process off; pid pid; error_log stderr; events {{}}\n\
-         http {{ access_log off; {} proxy_cache_path cache keys_zone=pages:1m;\n\
-         server {{ listen 127.0.0.1:{port}; location / {{ proxy_pass http://127.0.0.1:{origin}; proxy_cache pages;\n\
-         {directives} }} }} }}\n",
-        paths.concat()
-    );
-    let file = sandbox.file(name, &text);
-    format!(
-        "[[arm]]\nname = \"{name}\"\ntarget.url = \"http://127.0.0.1:{port}\"\n\
-         target.command = 'exec /usr/sbin/nginx -p \"$STOCKADE_FOLDER\" -e stderr -c \"{file}\"'\n"
-    )
-}
+use crate::support::{Sandbox, nginx};
 
 #[test]
 fn false_answers_of_a_misconfigured_nginx_are_counted_with_an_example() {

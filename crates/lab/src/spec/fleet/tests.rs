@@ -10,7 +10,6 @@ const FLEET: &str = r#"title = "t"
 kind = "fleet"
 [fleet]
 nodes = 5_000
-event = [{ at = "10s", what = "purge" }, { at = "20s", what = "flush-shared-tier" }]
 [origin]
 latency = "20ms..80ms"
 [cache]
@@ -23,6 +22,12 @@ rate = "1_000_000/s"
 duration = "60s"
 keys = 1_000_000_000
 popularity = { zipf = 0.99 }
+[[event]]
+at = "10s"
+purge = "*"
+[[event]]
+at = "20s"
+flush = "shared-tier"
 [[arm]]
 name = "memory"
 [[arm]]
@@ -31,7 +36,7 @@ fleet.shared_tier = { latency = "1ms" }
 [[arm]]
 name = "hash"
 fleet.route = "consistent-hash"
-fleet.event = [{ at = "0", what = "restart-nodes" }]
+event = [{ at = "0", restart = "nodes" }]
 cache.limit = "none"
 cache.refresh = "none"
 "#;
@@ -117,6 +122,12 @@ fn fleet_refuses_what_it_does_not_simulate() {
         refused("at = \"20s\"", "at = \"60s\""),
         "this event comes after the load, which takes 60s: write an earlier time"
     );
+    for (from, to) in [("purge = \"*\"", ""), ("purge = \"*\"", "purge = \"*\"\nrestart = \"nodes\"")] {
+        assert_eq!(
+            refused(from, to),
+            "the event of a fleet is one of `purge = \"*\"`, `restart = \"nodes\"` and `flush = \"shared-tier\"`"
+        );
+    }
     assert_eq!(refused("nodes = 5_000", "nodes = 0"), "a fleet has 1 to 100,000 nodes");
     assert_eq!(
         refused("shared_tier = { latency = \"1ms\" }", "shared_tier = \"redis\""),

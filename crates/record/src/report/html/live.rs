@@ -165,7 +165,7 @@ impl LiveMeasurement {
         arms.push(arm(self.arm, self.moments.as_slice(), true));
         arms.sort_by_key(|arm| arm.arm);
         let (test, stages) = (self.test.as_str(), self.stages.clone());
-        let plots = over_time::plots(&TestSeconds { test, seconds, arms, stages });
+        let plots = over_time::plots(&TestSeconds { test, seconds, arms, stages, events: Vec::new() });
         PagePlots { arms: self.arms.clone(), plots }
     }
 }

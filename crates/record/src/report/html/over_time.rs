@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::record::{Arm, OriginStage, Record, Role};
+use crate::record::{Arm, EventFigures, OriginStage, Record, Role};
 use serde::Serialize;
 use stockade_model::outcome::Outcome;
 
 use super::{
-    plots::{Column, HeatData, LineData, PlotData, PlotKind, Stage, XAxis},
+    plots::{Column, EventMark, HeatData, LineData, PlotData, PlotKind, Stage, XAxis},
     svg,
 };
 use crate::metrics::{HEAT_CELLS_PER_DECADE, Moment, Results, mib};
@@ -163,6 +163,9 @@ impl Seconds<'_> {
     }
 }
 
+/// Characters of an event next to its line.
+const EVENT_CHARS_MAX: usize = 28;
+
 /// An open load of a test, and the seconds of each arm that were measured.
 pub(super) struct TestSeconds<'a> {
     pub(super) test: &'a str,
@@ -171,6 +174,7 @@ pub(super) struct TestSeconds<'a> {
     pub(super) arms: Vec<ArmMoments<'a>>,
     /// Of the origin, in seconds since the start of the load.
     pub(super) stages: Vec<Stage>,
+    pub(super) events: Vec<EventMark>,
 }
 
 /// The seconds of an arm.
@@ -274,7 +278,13 @@ pub(super) fn measured<'a>(
     });
     let run = results.runs().iter().map(|evidence| &evidence.run).find(|run| run.test == test);
     let stages = stages(run.map_or(&[][..], |run| &run.stages), seconds);
-    Some(TestSeconds { test, seconds: whole(seconds), arms: arms.collect(), stages })
+    let mark = |EventFigures { at_ms, event, .. }: &EventFigures| {
+        let cut = event.char_indices().nth(EVENT_CHARS_MAX);
+        let event = cut.map_or_else(|| event.clone(), |(end, _)| format!("{}…", &event[..end]));
+        EventMark { at: at_ms / 1e3, event }
+    };
+    let events = run.iter().flat_map(|run| &run.events).map(mark).collect();
+    Some(TestSeconds { test, seconds: whole(seconds), arms: arms.collect(), stages, events })
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 30 days")]
@@ -299,6 +309,7 @@ pub(super) fn plots(of: &TestSeconds<'_>) -> Vec<PlotData> {
     for plot in &mut plots {
         of.test.clone_into(&mut plot.sync);
         plot.stages.clone_from(&of.stages);
+        plot.events.clone_from(&of.events);
         plot.disturbed = disturbed.iter().copied().collect();
         plot.title = points.title(&plot.title);
     }
@@ -327,6 +338,7 @@ pub(in crate::report) fn pictures(record: &Record, results: &Results, test: &str
         }
         plot.title = points.title(&plot.title);
         plot.stages.clone_from(&of.stages);
+        plot.events.clone_from(&of.events);
         let svg = svg::draw(&plot, &record.arms);
         (!plot.lines.is_empty()).then_some(Picture { title: plot.title, name, svg })
     };

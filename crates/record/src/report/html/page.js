@@ -249,6 +249,22 @@ const report = (() => {
         ctx.fillText(stage.behavior, Math.max(from, bbox.left) + 4, bbox.top + 3);
         ctx.restore();
       });
+      ctx.strokeStyle = style("--quiet");
+      ctx.fillStyle = style("--quiet");
+      ctx.textBaseline = "bottom";
+      ctx.setLineDash([2 * devicePixelRatio, 3 * devicePixelRatio]);
+      (this.plot.events ?? []).forEach((mark, index) => {
+        const x = chart.valToPos(mark.at, "x", true);
+        const bottom = bbox.top + bbox.height;
+        ctx.beginPath();
+        ctx.moveTo(x, bbox.top);
+        ctx.lineTo(x, bottom);
+        ctx.stroke();
+        // Names of neighbours stand in different rows, and end within the plot.
+        const last = bbox.left + bbox.width - ctx.measureText(mark.event).width - 4 * devicePixelRatio;
+        ctx.fillText(mark.event, Math.min(x + 4 * devicePixelRatio, last), bottom - (index % 3) * 14 * devicePixelRatio - 3);
+      });
+      ctx.setLineDash([]);
       ctx.strokeStyle = style("--grid");
       for (const second of this.plot.disturbed) {
         const [from, to] = [second, second + 1].map((x) => chart.valToPos(x, "x", true));

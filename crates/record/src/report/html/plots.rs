@@ -32,6 +32,8 @@ pub(super) struct PlotData {
     /// The stages of the origin that differ from the first one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) stages: Vec<Stage>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) events: Vec<EventMark>,
     /// Seconds that something outside of the test disturbed.
     pub(super) disturbed: Vec<u64>,
 }
@@ -63,6 +65,14 @@ pub(super) struct Stage {
     pub(super) from: f64,
     pub(super) to: f64,
     pub(super) behavior: String,
+}
+
+/// Something that the run did to one of its parts.
+#[derive(Clone, Serialize)]
+pub(super) struct EventMark {
+    /// In seconds since the start of the load.
+    pub(super) at: f64,
+    pub(super) event: String,
 }
 
 #[derive(Serialize)]
@@ -154,6 +164,7 @@ impl PlotData {
             heat: Vec::new(),
             cells_per_decade: 1.0,
             stages: Vec::new(),
+            events: Vec::new(),
             disturbed: Vec::new(),
         }
     }

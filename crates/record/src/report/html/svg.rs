@@ -52,6 +52,13 @@ pub(super) fn draw(plot: &PlotData, arms: &[Arm]) -> String {
             }
             (grid(&area, plot.unit))
             @for line in &plot.lines { (stroke(line, &area.path(&plot.xs.0, &line.ys.0))) }
+            @for (index, mark) in plot.events.iter().enumerate() {
+                @let (at, name) = (area.x(mark.at), cut(&mark.event));
+                @let x = at.min(WIDTH - CHAR * name.chars().count() as f64) + 4.0;
+                path d=(format!("M{0} {1}V{2}", px(at), area.top, area.bottom())) fill="none" stroke="#6b6b6b" stroke-dasharray="2 3" {}
+                text x=(px(x)) y=(area.bottom() - 14.0 * ((index % 3) as f64) - 4.0)
+                    stroke="#ffffff" stroke-width="3" paint-order="stroke" { (name) }
+            }
             // Names of neighbours stand in different rows, and end within the picture.
             @for (index, stage) in plot.stages.iter().enumerate() {
                 @let name = cut(&stage.behavior);
