@@ -281,7 +281,10 @@ fn has_running_member(group: Pid) -> bool {
         let stat = fs::read_to_string(process.path().join("stat")).unwrap_or_default();
         // After the name in brackets: the state, the parent, the group.
         let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
-        fields.next().is_some_and(|state| state != "Z") && fields.nth(1) == Some(&group)
+        let (state, of_group) = (fields.next(), fields.nth(1));
+        // The other threads of a zombie still hold its sockets.
+        let threads = || fs::read_dir(process.path().join("task")).map_or(0, Iterator::count);
+        of_group == Some(&group) && (state != Some("Z") || threads() > 1)
     })
 }
 
@@ -333,7 +336,11 @@ mod tests {
         let server = CommandServer::start(&command, place.clone(), environment(&folder)).unwrap();
         let mut last = server.process();
         for signal in [Signal::TERM, Signal::KILL] {
-            server.restart(signal, || !place.is_reachable()).unwrap();
+            let restarted = server.restart(signal, || {
+                assert!(!place.is_reachable(), "its sockets are closed");
+                true
+            });
+            restarted.unwrap();
             assert!(server.process().is_some_and(|id| Some(id) != last) && place.is_reachable());
             last = server.process();
         }
