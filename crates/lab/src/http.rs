@@ -71,7 +71,7 @@ pub struct HttpLoad {
     pub traffic: HttpTraffic,
     /// Requests apart from the load. An unexpected answer makes the measurement invalid.
     pub probes: Vec<PreflightProbe>,
-    /// What the run does to its parts during the load.
+    /// Purges, restarts and other events of the run during the load.
     pub events: Vec<LoadEvent>,
     /// When the time of threads is accounted, if it is.
     pub accounting: Option<AccountingWindow>,

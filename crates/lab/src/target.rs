@@ -255,7 +255,7 @@ pub struct Measurement {
     pub peak_bytes: Option<usize>,
     /// Failed requests by message.
     pub errors: BTreeMap<String, u64>,
-    /// What was done to its parts during the load.
+    /// The events of its load, in the order of time.
     pub events: Vec<record::EventFigures>,
     /// The figures of a load over HTTP.
     pub http: Option<record::HttpFigures>,

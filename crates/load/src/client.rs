@@ -267,8 +267,9 @@ impl ThreadClient {
                 Ok(mut completed) => {
                     if let Some(stated) = &mut completed.response.stated {
                         stated.received = since_1970();
+                        let received = stated.received;
                         let requested =
-                            stated.received.saturating_sub(self.clock.now() - request.attempt_started);
+                            || received.saturating_sub(self.clock.now() - request.attempt_started);
                         stated.purge_sent =
                             self.context.options.purges.last_sent(&request.spec.path, requested);
                     }

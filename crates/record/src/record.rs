@@ -186,7 +186,7 @@ pub struct Run {
     /// The behavior of the origin from the start of the load on, if it changes; in the order of time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<OriginStage>,
-    /// What the run did to its parts during the load, in the order of time.
+    /// The events of its load, in the order of time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub events: Vec<EventFigures>,
     /// Figures of a run over HTTP, with a process for each part.

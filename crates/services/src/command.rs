@@ -14,7 +14,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 
-use crate::process::retry_while;
+use crate::process::{ProcessStat, processes, retry_while};
 
 /// The limit from its start until it accepts connections.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
@@ -275,16 +275,12 @@ fn group_of(id: u32) -> Option<Pid> {
 
 /// True if a process of the group has not ended. One that has may wait a second for the process that reaps it.
 fn has_running_member(group: Pid) -> bool {
-    let group = group.as_raw_nonzero().to_string();
-    let mut processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    processes.any(|process| {
-        let stat = fs::read_to_string(process.path().join("stat")).unwrap_or_default();
-        // After the name in brackets: the state, the parent, the group.
-        let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
-        let (state, of_group) = (fields.next(), fields.nth(1));
+    processes().any(|process| {
         // The other threads of a zombie still hold its sockets.
-        let threads = || fs::read_dir(process.path().join("task")).map_or(0, Iterator::count);
-        of_group == Some(&group) && (state != Some("Z") || threads() > 1)
+        let tasks = || fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero()));
+        let threads = || tasks().map_or(0, Iterator::count);
+        ProcessStat::of(process)
+            .is_some_and(|stat| stat.group == Some(group) && (!stat.is_zombie || threads() > 1))
     })
 }
 

@@ -249,8 +249,7 @@ impl ServerProcess {
 
     /// True if the process exists and is not a zombie. The guard reaps it only at the end.
     fn is_alive(&self) -> bool {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.server.as_raw_nonzero()));
-        stat.is_ok_and(|stat| !stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z')))
+        ProcessStat::of(self.server).is_some_and(|stat| !stat.is_zombie)
     }
 
     /// Sends the server a signal, without its children.
@@ -293,14 +292,35 @@ impl ServerProcess {
 
     /// The child processes that still run.
     fn children(&self) -> impl Iterator<Item = Pid> + use<> {
-        let parent = self.server.as_raw_nonzero().to_string();
-        let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        pids.filter_map(Pid::from_raw).filter(move |pid| {
-            let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
-            // Fields of `/proc/PID/stat`: the name in brackets, which may contain any character, the state, the parent.
-            stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)) == Some(&parent)
-        })
+        let parent = Some(self.server);
+        processes().filter(move |pid| ProcessStat::of(*pid).is_some_and(|stat| stat.parent == parent))
+    }
+}
+
+/// The ids of all processes.
+pub(crate) fn processes() -> impl Iterator<Item = Pid> + use<> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))
+}
+
+/// `/proc/PID/stat`
+pub(crate) struct ProcessStat {
+    pub(crate) is_zombie: bool,
+    /// `None`: it is of another namespace.
+    pub(crate) parent: Option<Pid>,
+    pub(crate) group: Option<Pid>,
+}
+
+impl ProcessStat {
+    /// `None`: there is no such process.
+    pub(crate) fn of(process: Pid) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).ok()?;
+        // The name in brackets, which may contain any character, the state, the parent, the group.
+        let mut fields = stat.rsplit(')').next()?.split_whitespace();
+        let is_zombie = fields.next()? == "Z";
+        let mut id = || Pid::from_raw(fields.next()?.parse().ok()?);
+        let (parent, group) = (id(), id());
+        Some(Self { is_zombie, parent, group })
     }
 }
 

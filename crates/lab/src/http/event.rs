@@ -1,10 +1,10 @@
-//! Events: what a run does to its parts during a load.
+//! Events of a run during a load: purges, restarts, frozen processes.
 
 use std::{
     fmt,
     os::unix::process::CommandExt as _,
     process::{Command, Stdio},
-    sync::{Arc, Condvar, Mutex, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
     time::Duration,
 };
@@ -59,7 +59,7 @@ pub struct EventRequest {
 
 /// The parts that events act on.
 pub(super) struct EventParts {
-    /// The cache.
+    /// The URL of the cache.
     pub(super) url: String,
     pub(super) trust: Trust,
     pub(super) commands: CommandEnvironment,
@@ -162,12 +162,16 @@ impl EventParts {
 
     /// True if an event keeps this part from running.
     pub(super) fn is_frozen(&self, part: Role) -> bool {
-        self.frozen.lock().unwrap_or_else(PoisonError::into_inner).contains(&part)
+        self.frozen().contains(&part)
     }
 
     /// True if an event keeps a part from running.
     pub(super) fn is_any_frozen(&self) -> bool {
-        !self.frozen.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        !self.frozen().is_empty()
+    }
+
+    fn frozen(&self) -> MutexGuard<'_, Vec<Role>> {
+        self.frozen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn run(&self, action: &EventAction, end: &LoadEnd) -> Result<(), String> {
@@ -238,12 +242,11 @@ impl EventParts {
             .stderr(Stdio::null())
             .spawn()
             .map_err(failed)?;
-        let frozen = || self.frozen.lock().unwrap_or_else(PoisonError::into_inner);
-        frozen().push(part);
+        self.frozen().push(part);
         end.within(lasts);
         drop(shell.stdin.take());
         let ended = shell.wait();
-        let mut frozen = frozen();
+        let mut frozen = self.frozen();
         if let Some(index) = frozen.iter().position(|one| *one == part) {
             frozen.swap_remove(index);
         }
@@ -283,7 +286,7 @@ impl RunningEvents {
 
     /// The load has ended: no event begins from now on. Returns those that began, in the order of time.
     pub(super) fn finish(self) -> Vec<EventFigures> {
-        self.end.is_now();
+        self.end.announce();
         let figures = self.threads.into_iter().filter_map(|thread| thread.join().ok().flatten());
         let mut figures: Vec<_> = figures.collect();
         figures.sort_by(|a, b| a.at_ms.total_cmp(&b.at_ms));
@@ -299,7 +302,7 @@ impl LoadEnd {
         *waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    fn is_now(&self) {
+    fn announce(&self) {
         *self.is_over.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.changed.notify_all();
     }

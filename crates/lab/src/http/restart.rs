@@ -60,7 +60,7 @@ pub(super) struct RestartableServer {
 #[derive(Clone, Debug)]
 enum State {
     Running(Arc<dyn StartedServer>),
-    /// By an event.
+    /// An event has stopped it.
     Stopped,
     /// It could not be started again.
     Lost(ServerError),

@@ -52,7 +52,7 @@ pub(super) struct HttpTables {
     cache: Option<Spanned<CacheTables>>,
     #[cfg_attr(feature = "schema", schemars(with = "HttpLoadTable"))]
     load: Spanned<HttpLoadTable>,
-    /// What the run does to its parts during the load.
+    /// Events during the load.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<EventTable>"))]
     event: Vec<Spanned<EventTable>>,

@@ -41,11 +41,12 @@ impl AnsweredPurges {
         self.0.purges.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// When the last purge of the page was sent that had been answered by `requested`.
-    pub(crate) fn last_sent(&self, path: &str, requested: Duration) -> Option<Duration> {
+    /// When the last purge of the page was sent that had been answered by `requested`, which is computed only if there are purges.
+    pub(crate) fn last_sent(&self, path: &str, requested: impl FnOnce() -> Duration) -> Option<Duration> {
         if !self.0.has_any.load(Ordering::Acquire) {
             return None;
         }
+        let requested = requested();
         let purges = self.0.purges.read().unwrap_or_else(PoisonError::into_inner);
         let are_of = |purge: &&AnsweredPurge| purge.answered <= requested && purge.has(path);
         purges.iter().filter(are_of).map(|purge| purge.sent).max()
@@ -74,7 +75,7 @@ mod tests {
     #[test]
     fn last_purge_of_the_page_counts_once_it_is_answered() {
         let (purges, at) = (AnsweredPurges::default(), Duration::from_secs);
-        assert_eq!(purges.last_sent("/a", at(99)), None);
+        assert_eq!(purges.last_sent("/a", || at(99)), None);
         for (path, sent) in [("/a", 10), ("/b*", 20), ("/a", 30)] {
             purges.add(AnsweredPurge { path: path.to_owned(), sent: at(sent), answered: at(sent + 2) });
         }
@@ -88,7 +89,7 @@ mod tests {
             ("/b/c?d", 22, Some(20)),
             ("/c", 99, None),
         ] {
-            assert_eq!(purges.last_sent(path, at(requested)), last.map(at), "{path} at {requested} s");
+            assert_eq!(purges.last_sent(path, || at(requested)), last.map(at), "{path} at {requested} s");
         }
     }
 }

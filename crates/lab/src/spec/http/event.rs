@@ -1,4 +1,4 @@
-//! `[[event]]`: what a run does to its parts during a load.
+//! `[[event]]`: the events of a run during a load.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ pub(super) struct KnownProcesses {
     pub(super) has_origin: bool,
 }
 
-/// What a run can do to the process of its cache.
+/// The control that a run has over the process of its cache.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum CacheControl {
     /// It does not know the process.
