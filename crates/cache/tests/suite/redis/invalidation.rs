@@ -198,11 +198,11 @@ async fn disconnected_node_serves_for_the_ttl_and_catches_up_on_reconnect() {
     let (redis, live) = (RedisServer::start().unwrap(), Live::new());
     let source = Source::new(&live, MS);
     let proxy = Proxy::before(redis.port()).await;
-    let strategy = coalescing(TTL);
     let url = |port: u16| format!("redis://127.0.0.1:{port}?timeout=100ms");
-    let [one, cut] = [redis.port(), proxy.port].map(|port| Node::at(&url(port), &strategy, true));
-    let (one, cut) = (one.up().await, cut.up().await);
+    let one = Node::at(&url(redis.port()), &coalescing(MINUTE), true).up().await;
     for (how, stalls) in [("cut", false), ("stalled", true)] {
+        let ttl = if stalls { MINUTE } else { TTL };
+        let cut = Node::at(&url(proxy.port), &coalescing(ttl), true).up().await;
         let get = async || version(&cut.get("key", &source).await.value);
         // Loaded a moment ago.
         by_key(&one);
@@ -230,7 +230,10 @@ async fn disconnected_node_serves_for_the_ttl_and_catches_up_on_reconnect() {
         let newer = source.change();
         by_key(&one);
         assert_eq!(version(&one.get("key", &source).await.value), newer);
-        assert_ne!(get().await, newer, "the node is disconnected");
+        if stalls {
+            // On a busy machine the short ttl may have ended.
+            assert_ne!(get().await, newer, "the node is disconnected");
+        }
         proxy.open();
         until("it is up", async || cut.tier.is_connected()).await;
         let up = live.now();
