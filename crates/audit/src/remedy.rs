@@ -9,7 +9,7 @@ const REMEDIES: &[(&str, &str, &str)] = &[
     (
         "nginx",
         "herd.expired",
-        "proxy_cache_use_stale updating; proxy_cache_background_update on; proxy_cache_lock on;",
+        "proxy_cache_use_stale updating; proxy_cache_background_update on; for pages that may be old for any time",
     ),
     (
         "nginx",
@@ -22,9 +22,15 @@ const REMEDIES: &[(&str, &str, &str)] = &[
     ("nginx", "herd.leader-cancelled", "proxy_ignore_client_abort on; proxy_cache_lock on;"),
     ("nginx", "outage.errors", NGINX_STALE),
     ("nginx", "outage.reset", NGINX_STALE),
-    ("nginx", "outage.silence", "proxy_cache_use_stale error timeout updating; proxy_read_timeout 2s;"),
+    (
+        "nginx",
+        "outage.silence",
+        "proxy_read_timeout 2s; proxy_cache_background_update on; proxy_cache_use_stale error timeout;",
+    ),
     ("nginx", "outage.slow", NGINX_REFRESH),
     ("nginx", "outage.flapping", NGINX_STALE),
+    ("nginx", "freshness.clock", "proxy_ignore_headers Expires; such pages are then not stored"),
+    ("nginx", "freshness.age-of-origin", "proxy_no_cache $upstream_http_age; such pages are then not stored"),
     ("nginx", "freshness.validation", "proxy_cache_revalidate on;"),
     ("nginx", "freshness.stale-while-revalidate", NGINX_REFRESH),
     ("nginx", "privacy.authorization", NGINX_NO_AUTHORIZATION),
@@ -41,6 +47,7 @@ const REMEDIES: &[(&str, &str, &str)] = &[
     ("nginx", "variants.many", NGINX_VARY),
     ("nginx", "variants.304-fields", "proxy_cache_revalidate off;"),
     ("nginx", "integrity.chunked-cut", "proxy_http_version 1.1; proxy_set_header Connection \"\";"),
+    ("nginx", "integrity.two-lengths", "nginx 1.23.0 or later, which refuses such a response"),
     ("nginx", "integrity.error-stored", "proxy_cache_valid without `any`, 500 and 503"),
     ("nginx", "integrity.gone", "proxy_cache_use_stale without http_404"),
     ("nginx", "integrity.post-retry", "proxy_next_upstream without non_idempotent"),
@@ -48,6 +55,11 @@ const REMEDIES: &[(&str, &str, &str)] = &[
         "nginx",
         "integrity.connection-fields",
         "proxy_hide_header NAME; proxy_set_header NAME \"\"; for each field that `Connection` may name",
+    ),
+    (
+        "nginx",
+        "purge.post",
+        "ngx_cache_purge (Debian: libnginx-mod-http-cache-purge), and an origin that sends PURGE after a change",
     ),
     (
         "nginx",
@@ -67,18 +79,27 @@ const REMEDIES: &[(&str, &str, &str)] = &[
         "herd.uncacheable",
         "set beresp.uncacheable = true; set beresp.ttl = 2m; in vcl_backend_response (hit-for-miss)",
     ),
-    ("varnish", "herd.leader-stalls", "set bereq.first_byte_timeout = 5s; in vcl_backend_fetch"),
+    (
+        "varnish",
+        "herd.leader-stalls",
+        "set bereq.first_byte_timeout = 5s; in vcl_backend_fetch, and if (bereq.method == \"GET\" && bereq.retries == 0) { return (retry); } in vcl_backend_error",
+    ),
+    (
+        "varnish",
+        "herd.leader-reset",
+        "set beresp.do_stream = false; in vcl_backend_response, and if (bereq.method == \"GET\" && bereq.retries == 0) { return (retry); } in vcl_backend_error",
+    ),
     ("varnish", "outage.errors", VARNISH_ABANDON),
     (
         "varnish",
         "outage.must-revalidate",
-        "if (beresp.http.Cache-Control ~ \"must-revalidate\") { set beresp.grace = 0s; } in vcl_backend_response",
+        "if (beresp.http.Cache-Control ~ \"(must|proxy)-revalidate\") { set beresp.grace = 0s; } in vcl_backend_response",
     ),
     ("varnish", "outage.flapping", VARNISH_ABANDON),
     (
         "varnish",
         "freshness.expires-0",
-        "if (beresp.http.Expires == \"0\") { set beresp.uncacheable = true; } in vcl_backend_response",
+        "if (beresp.http.Expires == \"0\" && beresp.http.Cache-Control !~ \"max-?age=\") { set beresp.uncacheable = true; } in vcl_backend_response",
     ),
     ("varnish", "freshness.heuristic", VARNISH_TTL),
     ("varnish", "freshness.no-lifetime", VARNISH_TTL),
@@ -94,8 +115,18 @@ const REMEDIES: &[(&str, &str, &str)] = &[
     ),
     (
         "varnish",
+        "integrity.two-lengths",
+        "import std; std.collect(beresp.http.Content-Length); if (beresp.http.Content-Length ~ \",\") { return (error(502)); } in vcl_backend_response",
+    ),
+    (
+        "varnish",
+        "integrity.post-retry",
+        "set bereq.http.Connection = \"close\"; in vcl_backend_fetch: no connection is used twice",
+    ),
+    (
+        "varnish",
         "purge.post",
-        "ban(\"req.url == \" + bereq.url); in vcl_backend_response if bereq.method is POST, PUT or DELETE",
+        "if (bereq.method ~ \"^(POST|PUT|DELETE|PATCH)$\" && beresp.status < 400) { ban(\"req.http.host == \" + bereq.http.host + \" && req.url == \" + bereq.url); } in vcl_backend_response",
     ),
     ("varnish", "limits.long-field", "varnishd -p http_req_hdr_len=16k -p http_resp_hdr_len=16k"),
     ("varnish", "limits.many-fields", "varnishd -p http_max_hdr=256"),
@@ -185,8 +216,9 @@ const NGINX_KEY: &str = "proxy_cache_key $scheme$host$request_uri;";
 const NGINX_LOCK: &str = "proxy_cache_lock on;";
 const NGINX_NO_AUTHORIZATION: &str =
     "proxy_cache_bypass $http_authorization; proxy_no_cache $http_authorization;";
-const NGINX_REFRESH: &str = "proxy_cache_use_stale updating; proxy_cache_background_update on;";
-const NGINX_STALE: &str = "proxy_cache_use_stale error timeout updating http_500 http_502 http_503 http_504;";
+/// Without `updating`, which would serve the old page for longer than `stale-while-revalidate` says.
+const NGINX_REFRESH: &str = "proxy_cache_background_update on;";
+const NGINX_STALE: &str = "proxy_cache_use_stale error timeout http_500 http_502 http_503 http_504; for any time, and for must-revalidate pages, too";
 const NGINX_VARY: &str = "remove Vary from proxy_ignore_headers";
 const VARNISH_ABANDON: &str = "if (beresp.status >= 500 && bereq.is_bgfetch) { return (abandon); } in vcl_backend_response, and a longer beresp.grace";
 const VARNISH_TTL: &str = "varnishd -p default_ttl=0";
