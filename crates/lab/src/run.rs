@@ -14,9 +14,9 @@ use stockade_load::generator::LoadRunner;
 use stockade_model::seed::Seed;
 use stockade_record::{
     clock,
-    events::{Measuring, RunEvent, RunObserver},
     judge::{self, Case, Claim, EarlyJudge, Judgement, Latest, Refutation},
     metrics::{Results, RunningFigures},
+    progress::{Measuring, RunObserver, RunProgress},
     record::{Arm, ClockKind, Expectation, Record, Run, Verdict},
     report,
     storage::{Recorder, StorageError},
@@ -164,7 +164,7 @@ pub fn run(
         directory,
         saved_at: String::new(),
     };
-    observer.on(&RunEvent::Begin { steps: run.record.planned });
+    observer.on(&RunProgress::Begin { steps: run.record.planned });
     let measured = run.measure(stop, observer);
     let is_complete = matches!(measured, Ok(true));
     if run.is_aborted() {
@@ -176,7 +176,7 @@ pub fn run(
     // The first error explains the ones that follow.
     measured?;
     finished?;
-    observer.on(&RunEvent::Finished { record: &run.record, results: &run.results });
+    observer.on(&RunProgress::Finished { record: &run.record, results: &run.results });
     Ok((run.record, run.results))
 }
 
@@ -213,9 +213,9 @@ pub fn check(
     }
     #[cfg(feature = "http")]
     environment.machines.clone_from(&options.machines);
-    observer.on(&RunEvent::Begin { steps: experiment.cells.len() });
+    observer.on(&RunProgress::Begin { steps: experiment.cells.len() });
     for cell in experiment.cells.iter().take_while(|_| !stop.is_cancelled()) {
-        observer.on(&RunEvent::Checking { test: &cell.test, arm: &cell.arm });
+        observer.on(&RunProgress::Checking { test: &cell.test, arm: &cell.arm });
         cell.target.check(&environment).map_err(|error| refused(&experiment, cell, error))?;
     }
     for (service, documents) in &experiment.services {
@@ -304,7 +304,7 @@ impl ExperimentRun {
                     }
                     if self.ends_when_decided {
                         let steps = self.experiment.cells.len();
-                        observer.on(&RunEvent::Continuing { steps, open_comparisons: open });
+                        observer.on(&RunProgress::Continuing { steps, open_comparisons: open });
                     }
                 }
             }
@@ -329,7 +329,7 @@ impl ExperimentRun {
                 if now != self.saved_at {
                     self.judge();
                     self.recorder.checkpoint(&self.record)?;
-                    observer.on(&RunEvent::Record { record: &self.record, results: &self.results });
+                    observer.on(&RunProgress::Record { record: &self.record, results: &self.results });
                     self.saved_at = now;
                 }
                 // The arms of a test draw the same documents, so that chance does not favour an arm.
@@ -358,7 +358,7 @@ impl ExperimentRun {
         let stages = cell.target.stages(&self.environment);
         let measuring =
             Measuring { test, arm, repeat, lasts: facts.duration, requests: None, stages: &stages };
-        observer.on(&RunEvent::Measuring { measuring, record: &self.record, results: &self.results });
+        observer.on(&RunProgress::Measuring { measuring, record: &self.record, results: &self.results });
         let judge = EarlyJudge {
             claims: &self.experiment.claims,
             case: Case {
@@ -380,7 +380,7 @@ impl ExperimentRun {
         let mut sink = |second: Second| {
             let end = second.second + 1;
             let interval = intake.take(second);
-            observer.on(&RunEvent::Second { interval: &interval, share: cell.share(end), asked: None });
+            observer.on(&RunProgress::Second { interval: &interval, share: cell.share(end), asked: None });
             if refuted.is_some() {
                 return;
             }

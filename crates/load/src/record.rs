@@ -9,9 +9,9 @@ use stockade_model::{
 };
 
 use stockade_record::{
-    events::{Measuring, RunEvent, RunObserver},
     judge::LOAD_ARM,
     metrics::{Fold, Results},
+    progress::{Measuring, RunObserver, RunProgress},
     record::{
         Arm, CacheFigures, Calls, Expectation, Extremes, HttpFigures, Hypothesis, Interval, LoadFigures,
         OpenFigures, Record, Role, Run, StatsProvider, Times, Usage, Verdict,
@@ -62,10 +62,10 @@ impl<'a> LoadRecord<'a> {
             arms: vec![Arm { name: LOAD_ARM.to_owned(), cache: None }],
             ..head
         };
-        observer.on(&RunEvent::Begin { steps: 1 });
+        observer.on(&RunProgress::Begin { steps: 1 });
         let requests = load.plan.requests().filter(|_| lasts.is_none());
         let measuring = Measuring { test: "", arm: LOAD_ARM, repeat: 1, lasts, requests, stages: &[] };
-        observer.on(&RunEvent::Measuring { measuring, record: &record, results: &results });
+        observer.on(&RunProgress::Measuring { measuring, record: &record, results: &results });
         let mut started = Self {
             record,
             results,
@@ -89,7 +89,7 @@ impl<'a> LoadRecord<'a> {
         let tally = progress.tally;
         if progress.is_warmup() || end.is_zero() {
             let left = warmup.saturating_sub(progress.elapsed());
-            return self.observer.on(&RunEvent::WarmingUp { requests: tally.requests(), left });
+            return self.observer.on(&RunProgress::WarmingUp { requests: tally.requests(), left });
         }
         let memory = self.is_sent_here.then(own_resident_bytes).flatten();
         let usage = memory.map(|rss_bytes| Usage { rss_bytes, cpu: progress.second.cpu.as_secs_f64() });
@@ -115,7 +115,7 @@ impl<'a> LoadRecord<'a> {
         };
         let from = progress.elapsed().saturating_sub(Duration::from_secs(1));
         let asked = self.plan.expected_requests(from, progress.elapsed());
-        self.observer.on(&RunEvent::Second { interval: &interval, share: share.min(1.0), asked });
+        self.observer.on(&RunProgress::Second { interval: &interval, share: share.min(1.0), asked });
     }
 
     /// Completes the record with its reports.
@@ -144,7 +144,7 @@ impl<'a> LoadRecord<'a> {
         record.hypotheses = hypotheses.collect();
         record.verdict = verdict;
         let written = recorder.map_or(Ok(()), |recorder| report::write(&recorder, &record, &results));
-        observer.on(&RunEvent::Finished { record: &record, results: &results });
+        observer.on(&RunProgress::Finished { record: &record, results: &results });
         failed.map_or(written, Err)
     }
 

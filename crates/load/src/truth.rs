@@ -162,7 +162,7 @@ impl StatedAnswer {
                 let rule = if is_owner {
                     "a page for one user is for this user (RFC 9111, 3.5 and 5.2.2.7)"
                 } else {
-                    "`Vary` names the fields that select a stored response (RFC 9111, 4.1)"
+                    "`Vary` names the fields by which stored responses differ (RFC 9111, 4.1)"
                 };
                 (format!("{aged}, made for a request with another `{name}`"), rule.to_owned())
             }
@@ -172,7 +172,7 @@ impl StatedAnswer {
             Violation::WrongStatus => {
                 (format!("status {status}"), format!("the origin sent {}", self.statement.status))
             }
-            _ => {
+            Violation::WrongBody | Violation::Truncated => {
                 let (bytes, crc32) = self.body.unwrap_or_default();
                 let stated = self.statement.body.map(|stated| {
                     format!("the origin sent {} bytes with the CRC-32 {:08x}", stated.bytes, stated.crc32)
@@ -203,7 +203,7 @@ impl AnswerTally {
         }
     }
 
-    /// Keeps the answer that was recorded last where it is the first of its kind. `request`: as in [`Example`].
+    /// Keeps an answer that was recorded where it is the first of its kind. `request`: as in [`Example`].
     #[cfg(feature = "http")]
     pub(crate) fn explain(
         &mut self,
@@ -214,7 +214,8 @@ impl AnswerTally {
     ) {
         for violation in Violation::ALL {
             let is_counted = self.counts[violation as usize].is_some_and(|count| count > 0);
-            if is_counted && !self.examples.contains_key(&violation) {
+            let is_broken = || answer.findings(status, took).0[violation as usize] == Some(true);
+            if is_counted && !self.examples.contains_key(&violation) && is_broken() {
                 let (answer, rule) = answer.described(violation, status, took);
                 self.examples.insert(violation, Example { request: request(), answer, rule });
             }

@@ -8,7 +8,7 @@
 //! - [`metrics`]: the registry of figures, and how seconds become figures.
 //! - [`judge`]: verdicts on claims, a pure function of the figures; [`ratios`]: those of another program.
 //! - [`compare`], [`history`]: two records, and many.
-//! - [`events`]: a run in progress.
+//! - [`progress`]: a run in progress.
 //! - [`server`]: the servers that a run starts, and where; [`statement`]: what an origin states about its responses.
 //! - [`telemetry`]: the figures of a run, and of a server, in the formats of other systems.
 //! - [`page`]: the style and the plots of HTML pages.
@@ -17,12 +17,12 @@
 
 pub mod clock;
 pub mod compare;
-pub mod events;
 pub mod histogram;
 pub mod history;
 pub mod judge;
 pub mod metrics;
 pub mod page;
+pub mod progress;
 pub mod ratios;
 pub mod record;
 mod reference;

@@ -70,6 +70,8 @@ pub fn exit_codes(command: Option<&str>) -> &'static [(u8, &'static str)] {
     match command {
         #[cfg(feature = "http")]
         Some("load") => &load::EXIT_CODES,
+        #[cfg(feature = "http")]
+        Some("audit") => &audit::EXIT_CODES,
         _ => &EXIT_CODES,
     }
 }

@@ -82,10 +82,10 @@ pub(super) fn simulate(fleet: &Fleet, requests: Vec<FullRequest>, seed: Seed) ->
                         tier.as_ref().expect("there is a tier").flush();
                     }
                     FleetEventKind::RestartNodes => nodes = caches(),
-                    // The tier tells the other nodes.
+                    // The tier invalidates the other nodes.
                     FleetEventKind::Purge => {
-                        let told = if tier.is_some() { 1 } else { nodes.len() };
-                        for node in &nodes[..told] {
+                        let invalidated = if tier.is_some() { 1 } else { nodes.len() };
+                        for node in &nodes[..invalidated] {
                             node.invalidate_all(Invalidation::Hard);
                         }
                     }
@@ -102,11 +102,11 @@ pub(super) fn simulate(fleet: &Fleet, requests: Vec<FullRequest>, seed: Seed) ->
 }
 
 async fn request(simulation: Arc<FullSimulation>, cache: NodeCache, key: Arc<str>) {
-    let (came, loading) = (simulation.time.now(), Arc::clone(&simulation));
+    let (started, loading) = (simulation.time.now(), Arc::clone(&simulation));
     let answer = cache.get_with(key, async move || loading.load().await).await.expect("loads do not fail");
     let mut counts = locked(&simulation.counts);
     counts.outcomes.record(answer.outcome);
-    counts.waited += simulation.time.now() - came;
+    counts.waited += simulation.time.now() - started;
 }
 
 impl FullSimulation {

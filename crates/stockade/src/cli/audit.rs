@@ -7,11 +7,11 @@ use stockade_audit::{FailingAnswer, PRESETS, Preset, Purge, questions, report};
 use stockade_load::TargetPattern;
 use stockade_model::{nearest::remedy, registry::ReportFormat};
 
-use super::{http::address, named};
+use super::{exit_codes_line, http::address, named};
 
 /// An audit needs no file: it plays the origin and the users.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = after_help())]
 pub struct AuditArgs {
     /// URL of the cache, which forwards to the address of --origin-listen
     #[arg(value_name = "URL", required_unless_present = "preset", conflicts_with = "preset")]
@@ -52,9 +52,21 @@ pub struct AuditArgs {
     pub format: &'static ReportFormat<report::Render>,
 }
 
+pub const EXIT_CODES: [(u8, &str); 5] = [
+    (0, "done"),
+    (1, "failed"),
+    (2, "bad usage or file"),
+    (98, "a question could not be answered, or interrupted"),
+    (99, "an answer that --fail-on names"),
+];
+
 const EXAMPLES: &str = "Examples:
   stockade audit --preset nginx
   stockade audit http://127.0.0.1:8080 --origin-listen 127.0.0.1:9080 --fail-on wrong";
+
+fn after_help() -> String {
+    format!("{EXAMPLES}\n\n{}", exit_codes_line(&EXIT_CODES))
+}
 
 /// The id of a question, or of a group.
 #[derive(Clone, Copy, Debug)]

@@ -80,7 +80,7 @@ pub struct LoadArgs {
     /// repeated, for several files that are one log
     #[arg(long, value_name = "LOG", help_heading = "What", group = "what")]
     pub replay: Vec<PathBuf>,
-    /// Format of the logs, as for `stockade plan` [default: told by the file]
+    /// Format of the logs, as for `stockade plan` [default: recognised by its lines]
     #[arg(long, value_name = "FORMAT", help_heading = "What")]
     pub input: Option<LogFormat>,
     /// Send the host of each line as `Host`; connections go to the server of URL all the same

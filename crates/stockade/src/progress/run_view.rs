@@ -15,8 +15,8 @@ use stockade_model::{
     units::{format_count, format_duration},
 };
 use stockade_record::{
-    events::{Measuring, RunEvent, RunObserver},
     histogram::Histogram,
+    progress::{Measuring, RunObserver, RunProgress},
     record::{Disturbance, Interval, OriginStage, Record, Verdict},
 };
 
@@ -153,22 +153,22 @@ impl RunView {
         }
     }
 
-    pub fn apply(&mut self, event: &RunEvent<'_>, now: Duration) {
+    pub fn apply(&mut self, event: &RunProgress<'_>, now: Duration) {
         match event {
-            RunEvent::Begin { steps } => {
+            RunProgress::Begin { steps } => {
                 (self.steps, self.begun) = (*steps, 0);
                 self.time_left.begin(*steps);
             }
-            RunEvent::Continuing { steps, open_comparisons } => {
+            RunProgress::Continuing { steps, open_comparisons } => {
                 self.steps += steps;
                 self.time_left.add_repeat();
                 self.open_comparisons = Some(*open_comparisons);
             }
-            RunEvent::Checking { test, arm } => {
+            RunProgress::Checking { test, arm } => {
                 self.begun += 1;
                 self.activity = Some(RunActivity::Check(place(test, arm)));
             }
-            RunEvent::Measuring { measuring, .. } => {
+            RunProgress::Measuring { measuring, .. } => {
                 self.begun += 1;
                 self.time_left.measure(measuring.test, measuring.arm, now);
                 let begins = Some(RunActivity::Measurement(Box::new(Measurement::new(measuring, now))));
@@ -176,18 +176,18 @@ impl RunView {
                     self.burst = Some(ended).filter(|ended| ended.is_burst);
                 }
             }
-            RunEvent::WarmingUp { requests, left } => {
+            RunProgress::WarmingUp { requests, left } => {
                 if let Some(RunActivity::Measurement(measurement)) = &mut self.activity {
                     measurement.warmup = Some((*requests, *left));
                 }
             }
-            RunEvent::Second { interval, share, asked } => {
+            RunProgress::Second { interval, share, asked } => {
                 if let Some(RunActivity::Measurement(measurement)) = &mut self.activity {
                     measurement.add(interval, *share, *asked, now);
                 }
             }
-            RunEvent::Record { record, .. } => self.judge(record),
-            RunEvent::Finished { .. } => {}
+            RunProgress::Record { record, .. } => self.judge(record),
+            RunProgress::Finished { .. } => {}
         }
     }
 
@@ -481,7 +481,7 @@ fn in_words(disturbance: &Disturbance) -> String {
 }
 
 impl RunObserver for LiveScreen<RunView> {
-    fn on(&mut self, event: &RunEvent<'_>) {
+    fn on(&mut self, event: &RunProgress<'_>) {
         self.update(|view, now| view.apply(event, now));
     }
 }

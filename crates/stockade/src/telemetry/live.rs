@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use stockade_record::events::{RunEvent, RunObserver};
+use stockade_record::progress::{RunObserver, RunProgress};
 use stockade_record::telemetry::{
     family::Labels,
     measurement::{MeasurementSnapshot, RunSnapshot},
@@ -46,13 +46,13 @@ impl LiveFigures {
 pub struct FiguresOfRun(pub LiveFigures);
 
 impl RunObserver for FiguresOfRun {
-    fn on(&mut self, event: &RunEvent<'_>) {
-        match event {
-            RunEvent::Measuring { record, .. } => {
+    fn on(&mut self, progress: &RunProgress<'_>) {
+        match progress {
+            RunProgress::Measuring { record, .. } => {
                 let (planned, finished) = (record.planned as u64, record.runs.len() as u64);
                 self.0.with(|run| (run.planned, run.finished) = (Some(planned), Some(finished)));
             }
-            RunEvent::Second { interval, .. } => self.0.add(&MeasurementSnapshot::of(interval)),
+            RunProgress::Second { interval, .. } => self.0.add(&MeasurementSnapshot::of(interval)),
             _ => {}
         }
     }

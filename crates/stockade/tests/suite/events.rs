@@ -137,12 +137,14 @@ fn refused_purge_makes_the_load_invalid() {
         "title = \"Events\"\n[target]\nkind = \"proxy\"\n[origin]\n{ORIGIN}\
          [load]\nrate = \"50/s\"\nduration = \"1s\"\npath = \"/page\"\n\
          [[arm]]\nname = \"proxy\"\ncache.strategy = \"stampede\"\n\
-         [[event]]\nat = \"0s\"\npurge = \"PURGE /page\"\n",
+         [[event]]\nat = \"0s\"\npurge = \"PURGE /page\"\n\
+         [[hypothesis]]\ntext = \"no request fails\"\nexpect = [\"success == 1\"]\n",
     );
     let file = sandbox.file("events.toml", &text);
     let output = sandbox.stockade(&["run", &file]);
     let said = "the event `purge PURGE /page` at 0";
     assert!(output.stdout.contains(said) && output.stdout.contains("let the cache accept it"), "{output:?}");
+    assert_eq!(output.code, 98, "invalid");
 }
 
 #[test]

@@ -21,7 +21,7 @@ fn cache(name: &str, origin: &NginxServer) -> StartedCache {
     PRESETS.named(name).expect("a preset").start(origin).expect("it runs")
 }
 
-/// Two seconds of one page: the run in the record, the arm in the report, and the text.
+/// Three seconds of one page: the run in the record, the arm in the report, and the text.
 fn run(sandbox: &Sandbox, port: u16) -> (Value, Value, String) {
     let file = sandbox.file(
         "silent.toml",

@@ -204,8 +204,8 @@ async fn disconnected_node_serves_for_the_ttl_and_catches_up_on_reconnect() {
         let ttl = if stalls { MINUTE } else { TTL };
         let cut = Node::at(&url(proxy.port), &coalescing(ttl), true).up().await;
         let get = async || version(&cut.get("key", &source).await.value);
-        // Loaded a moment ago.
-        by_key(&one);
+        // It has a value, so it serves the next one only after it has received the event: no event comes later.
+        get().await;
         let fresh = source.change();
         by_key(&one);
         until("the new value is served", async || get().await == fresh).await;

@@ -65,7 +65,7 @@ pub(super) struct HttpLoadTable {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
 struct ReplayTable {
-    /// Log in any format that `stockade plan` tells by its lines, also with gzip.
+    /// Log in any format that `stockade plan` recognises by its lines, also with gzip.
     log: PathBuf,
     /// Factor of the log's own pace, above 0. Default: 1.
     #[serde(default)]

@@ -1,7 +1,7 @@
 //! The page of a run in progress: the report so far, and above it the measurement that goes on.
 //!
 //! ```text
-//! RunEvent -> LiveFeed (in the run: owned events, the report as HTML) -> LiveEvent -> LivePage (anywhere: the page, its changes)
+//! RunProgress -> LiveFeed (in the run: owned copies, the report as HTML) -> LiveEvent -> LivePage (anywhere: the page, its changes)
 //! ```
 //!
 //! A reader gets the page once, and then its changes: a point of the plots each second, or word that the page is to be fetched again, as
@@ -26,8 +26,8 @@ use super::{
 };
 use crate::{
     clock,
-    events::{Measuring, RunEvent, RunObserver},
     metrics::{Moment, Results},
+    progress::{Measuring, RunObserver, RunProgress},
 };
 
 const LIVE_SCRIPT: &str = include_str!("live.js");
@@ -38,7 +38,7 @@ const CHANGES_MAX: usize = 10_000;
 /// The first length in seconds of the plots of a measurement whose end is not known. It doubles when it is reached.
 const UNKNOWN_END_SECONDS: u64 = 64;
 
-/// An event of a run, owned, so that another thread can show it.
+/// A [`RunProgress`], owned, so that another thread can show it.
 pub enum LiveEvent {
     Checking {
         place: String,
@@ -71,7 +71,7 @@ pub struct LiveMeasurement {
     share: f64,
 }
 
-/// Sends the events of a run to its page.
+/// Sends the progress of a run to its page.
 pub struct LiveFeed<F> {
     send: F,
     /// When the report was rendered, and how long that took.
@@ -85,12 +85,12 @@ impl<F: FnMut(LiveEvent)> LiveFeed<F> {
 }
 
 impl<F: FnMut(LiveEvent)> RunObserver for LiveFeed<F> {
-    fn on(&mut self, event: &RunEvent<'_>) {
-        let event = match event {
-            RunEvent::Checking { test, arm } => {
+    fn on(&mut self, progress: &RunProgress<'_>) {
+        let event = match progress {
+            RunProgress::Checking { test, arm } => {
                 LiveEvent::Checking { place: format!("{test} {arm}").trim_start().to_owned() }
             }
-            RunEvent::Record { record, results } => {
+            RunProgress::Record { record, results } => {
                 let started = clock::instant();
                 if self.rendered.is_some_and(|(at, took)| started - at < took * PAUSE_FACTOR) {
                     return;
@@ -99,14 +99,16 @@ impl<F: FnMut(LiveEvent)> RunObserver for LiveFeed<F> {
                 self.rendered = Some((started, clock::instant() - started));
                 LiveEvent::Report(report)
             }
-            RunEvent::Measuring { measuring, record, results } => {
+            RunProgress::Measuring { measuring, record, results } => {
                 LiveEvent::Measuring(Box::new(LiveMeasurement::begin(measuring, record, results)))
             }
-            RunEvent::Second { interval, share, .. } => {
+            RunProgress::Second { interval, share, .. } => {
                 LiveEvent::Second(Moment::of(interval).map(Box::new), *share)
             }
-            RunEvent::Begin { .. } | RunEvent::Continuing { .. } | RunEvent::WarmingUp { .. } => return,
-            RunEvent::Finished { record, results } => LiveEvent::Finished(super::render(record, results)),
+            RunProgress::Begin { .. } | RunProgress::Continuing { .. } | RunProgress::WarmingUp { .. } => {
+                return;
+            }
+            RunProgress::Finished { record, results } => LiveEvent::Finished(super::render(record, results)),
         };
         (self.send)(event);
     }

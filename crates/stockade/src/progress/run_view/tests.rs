@@ -5,8 +5,8 @@ use std::time::Duration;
 use console::measure_text_width;
 use stockade_model::outcome::Outcomes;
 use stockade_record::{
-    events::{Measuring, RunEvent},
     metrics::Results,
+    progress::{Measuring, RunProgress},
     record::{Disturbance, Interval, OriginStage, Record, SCHEMA, Times},
 };
 
@@ -22,14 +22,14 @@ fn time(seconds: f64) -> Duration {
 fn view(lasts: Option<Duration>, is_virtual: bool) -> RunView {
     let cells = ["none", "breaker"].map(|arm| (("outage".to_owned(), arm.to_owned()), lasts));
     let mut view = RunView::titled("The cost of an outage", TimeLeft::of(cells.into_iter(), is_virtual));
-    view.apply(&RunEvent::Begin { steps: 4 }, Duration::ZERO);
+    view.apply(&RunProgress::Begin { steps: 4 }, Duration::ZERO);
     view
 }
 
 fn measure(view: &mut RunView, arm: &str, lasts: Option<Duration>, stages: &[OriginStage], now: Duration) {
     let measuring = Measuring { test: "outage", arm, repeat: 1, lasts, requests: None, stages };
     let (record, results) = (record(&[]), Results::default());
-    view.apply(&RunEvent::Measuring { measuring, record: &record, results: &results }, now);
+    view.apply(&RunProgress::Measuring { measuring, record: &record, results: &results }, now);
 }
 
 fn times(milliseconds: u64, lag: Duration) -> Times {
@@ -86,7 +86,10 @@ fn outage() -> RunView {
         }
         interval.times.send_lag.record(Duration::from_millis(7));
         let share = (second + 1) as f64 / 60.0;
-        view.apply(&RunEvent::Second { interval: &interval, share, asked: None }, time(second as f64 + 3.0));
+        view.apply(
+            &RunProgress::Second { interval: &interval, share, asked: None },
+            time(second as f64 + 3.0),
+        );
     }
     view
 }
@@ -104,7 +107,7 @@ fn open_load_at_80_columns() {
         ("supported", "nothing was served beyond its limit"),
         ("refuted", "while the breaker is open no request waits, not even for a probe that takes long"),
     ]);
-    view.apply(&RunEvent::Record { record: &record, results: &results }, 36 * SECOND);
+    view.apply(&RunProgress::Record { record: &record, results: &results }, 36 * SECOND);
     insta::assert_snapshot!(lines(&view, 79, time(36.4)), @r"
     The cost of an outage                                  1 of 4, about 3m25s left
     outage/breaker, repeat 1  [################.............]  34s of 60s, 26s left
@@ -157,7 +160,7 @@ fn burst_shows_the_one_before_while_it_runs() {
     let outcomes = Outcomes { miss: 700, error: 300, ..Outcomes::default() };
     for second in [0, 1] {
         view.apply(
-            &RunEvent::Second { interval: &interval(second, outcomes, 0), share: 1.0, asked: None },
+            &RunProgress::Second { interval: &interval(second, outcomes, 0), share: 1.0, asked: None },
             2 * SECOND,
         );
     }
@@ -179,13 +182,13 @@ fn parts_start_before_the_first_second() {
     The cost of an outage                  
     starting
     ");
-    view.apply(&RunEvent::Begin { steps: 2 }, Duration::ZERO);
-    view.apply(&RunEvent::Checking { test: "outage", arm: "none" }, Duration::ZERO);
+    view.apply(&RunProgress::Begin { steps: 2 }, Duration::ZERO);
+    view.apply(&RunProgress::Checking { test: "outage", arm: "none" }, Duration::ZERO);
     insta::assert_snapshot!(lines(&view, 39, Duration::ZERO), @r"
     The cost of an outage      check 1 of 2
     outage/none
     ");
-    view.apply(&RunEvent::Begin { steps: 4 }, Duration::ZERO);
+    view.apply(&RunProgress::Begin { steps: 4 }, Duration::ZERO);
     measure(&mut view, "none", Some(60 * SECOND), &[], SECOND);
     insta::assert_snapshot!(lines(&view, 39, 2 * SECOND), @r"
     The cost of …  1 of 4, about 3m59s left
@@ -199,7 +202,7 @@ fn time_left_in_virtual_time_is_that_of_the_wait() {
     let mut view = view(lasts, true);
     measure(&mut view, "none", lasts, &[], Duration::ZERO);
     let interval = interval(249, Outcomes { hit: 5, ..Outcomes::default() }, 0);
-    view.apply(&RunEvent::Second { interval: &interval, share: 0.25, asked: None }, 2 * SECOND);
+    view.apply(&RunProgress::Second { interval: &interval, share: 0.25, asked: None }, 2 * SECOND);
     assert!(
         lines(&view, 79, 3 * SECOND).contains("4m10s of 16m40s, 5s left"),
         "{}",
@@ -214,7 +217,7 @@ fn at_most_five_verdicts_and_twelve_lines_the_decided_ones_first() {
     let open: Vec<_> = (0..6).map(|_| ("inconclusive", "open")).collect();
     let record =
         record(&[open.as_slice(), &[("supported", "holds"), ("refuted", "fails\u{1b}[2J")]].concat());
-    view.apply(&RunEvent::Record { record: &record, results: &results }, 36 * SECOND);
+    view.apply(&RunProgress::Record { record: &record, results: &results }, 36 * SECOND);
     let lines = view.lines(79, time(36.4), PLAIN);
     assert_eq!(lines.len(), LINES_MAX);
     insta::assert_snapshot!(lines[9..].join("\n"), @r"
@@ -247,10 +250,10 @@ mod of_load {
 
     fn start(lasts: Option<Duration>, requests: Option<u64>) -> RunView {
         let mut view = RunView::of_load("60s at 100/s, localhost");
-        view.apply(&RunEvent::Begin { steps: 1 }, Duration::ZERO);
+        view.apply(&RunProgress::Begin { steps: 1 }, Duration::ZERO);
         let (record, results) = (record(&[]), Results::default());
         let measuring = Measuring { test: "", arm: LOAD_ARM, repeat: 1, lasts, requests, stages: &[] };
-        view.apply(&RunEvent::Measuring { measuring, record: &record, results: &results }, Duration::ZERO);
+        view.apply(&RunProgress::Measuring { measuring, record: &record, results: &results }, Duration::ZERO);
         view
     }
 
@@ -267,7 +270,7 @@ mod of_load {
                 ..Interval::default()
             };
             let share = (second + 1) as f64 / 60.0;
-            let second = RunEvent::Second { interval: &interval, share, asked: Some(100.0) };
+            let second = RunProgress::Second { interval: &interval, share, asked: Some(100.0) };
             view.apply(&second, time((interval.second + 1) as f64));
         }
     }
@@ -309,7 +312,7 @@ mod of_load {
     fn load_that_has_not_started_or_warms_up_says_so() {
         let mut view = start(Some(60 * SECOND), None);
         insta::assert_snapshot!(lines(&view, 39, Duration::ZERO), @"60s at 100/s, localhost        starting");
-        view.apply(&RunEvent::WarmingUp { requests: 100, left: 4 * SECOND }, SECOND);
+        view.apply(&RunProgress::WarmingUp { requests: 100, left: 4 * SECOND }, SECOND);
         insta::assert_snapshot!(lines(&view, 39, SECOND), @r"
         60s at 100/s, loc…  warming up, 4s left
         requests 100/s, not measured

@@ -1,4 +1,4 @@
-//! The events of a run or a load in progress, for live views, pages and exporters.
+//! The progress of a run or a load, for live views, pages and exporters.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use crate::{
 
 /// Follows a run.
 pub trait RunObserver {
-    fn on(&mut self, event: &RunEvent<'_>);
+    fn on(&mut self, progress: &RunProgress<'_>);
 }
 
-/// An event of a run.
+/// A step of a run, or one more second of it.
 #[derive(Clone, Copy, Debug)]
-pub enum RunEvent<'a> {
+pub enum RunProgress<'a> {
     /// `steps` checks or measurements follow.
     Begin { steps: usize },
     /// The next setup that is started once, before any load.
@@ -50,7 +50,7 @@ pub struct Measuring<'a> {
 
 /// Every observer, in order.
 impl RunObserver for Vec<Box<dyn RunObserver + '_>> {
-    fn on(&mut self, event: &RunEvent<'_>) {
-        self.iter_mut().for_each(|observer| observer.on(event));
+    fn on(&mut self, progress: &RunProgress<'_>) {
+        self.iter_mut().for_each(|observer| observer.on(progress));
     }
 }
