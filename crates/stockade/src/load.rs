@@ -24,7 +24,7 @@ use stockade_load::{
 };
 use stockade_model::units::format_count;
 use stockade_record::{
-    events::RunObserver,
+    progress::RunObserver,
     record::{Expectation, Record, Verdict},
     storage::Recorder,
 };

@@ -24,7 +24,7 @@ use stockade_model::{message::printable_lines, seed::Seed};
 use stockade_record::report::openmetrics;
 use stockade_record::{
     clock,
-    events::RunObserver,
+    progress::RunObserver,
     report::{json, pull_request, screen, verdict},
 };
 

@@ -11,9 +11,9 @@ use stockade_plan::{
     verify::{MeasuredArm, Verification},
 };
 use stockade_record::{
-    events::RunObserver,
     histogram::Distribution,
     metrics::{ArmFigures, Results},
+    progress::RunObserver,
     record::{HttpFigures, Record, Run},
 };
 

@@ -26,7 +26,7 @@ use hyper::body::Frame;
 use stockade_http::server::{self, Connections, ServerThread};
 use stockade_model::time::{Live, Runtime as _, before};
 use stockade_record::{
-    events::RunObserver,
+    progress::RunObserver,
     report::html::live::{Change, LiveEvent, LiveFeed, LivePage},
 };
 use tokio::{
