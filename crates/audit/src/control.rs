@@ -56,6 +56,8 @@ pub struct Control {
     pub server: Option<Arc<dyn Server>>,
     /// A shell command that empties the cache. It runs before each group of questions.
     pub reset: Option<String>,
+    /// A shell command with which the cache reads its configuration again, in place of the server's own way.
+    pub reload: Option<String>,
 }
 
 /// The server of a user's command, with the folder of its output.
@@ -175,12 +177,17 @@ fn commands_in(folder: &TempDir) -> CommandEnvironment {
     CommandEnvironment { folder: folder.path().to_owned(), ..CommandEnvironment::default() }
 }
 
+/// Runs a shell command that ends by itself; `flag` names it in messages.
+async fn run(flag: &'static str, command: String) -> Result<(), String> {
+    let run = move || commands_in(&folder()?).run(flag, &command);
+    spawn_blocking(run).await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
+}
+
 impl Control {
     /// Empties the cache, if there is a command for it.
     pub(crate) async fn reset(&self) -> Result<(), String> {
         let Some(command) = self.reset.clone() else { return Ok(()) };
-        let run = move || commands_in(&folder()?).run("--reset", &command);
-        spawn_blocking(run).await.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
+        run("--reset", command).await
     }
 
     /// Restarts the server, and awaits that it accepts connections.
@@ -189,8 +196,17 @@ impl Control {
         spawn_blocking(move || server.restart()).await.map_err(|error| error.to_string())?
     }
 
-    pub(crate) fn reload(&self) {
+    pub(crate) fn can_reload(&self) -> bool {
+        self.reload.is_some() || self.server.as_ref().is_some_and(|server| server.can_reload())
+    }
+
+    /// The cache begins to read its configuration again.
+    pub(crate) async fn reload(&self) -> Result<(), String> {
+        if let Some(command) = self.reload.clone() {
+            return run("--reload", command).await;
+        }
         self.server.iter().for_each(|server| server.reload());
+        Ok(())
     }
 
     pub(crate) fn resident_bytes(&self) -> Option<u64> {

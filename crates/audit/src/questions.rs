@@ -48,7 +48,7 @@ pub(crate) enum Needs {
     Purge,
     /// A server that the audit started.
     Server,
-    /// A server that the audit started, and that can reload its configuration.
+    /// A way to have the cache read its configuration again.
     Reload,
 }
 
@@ -133,7 +133,7 @@ impl Question {
             Needs::Requests => "requests alone",
             Needs::Purge => "--purge",
             Needs::Server => "a server that the audit starts (--preset, --command)",
-            Needs::Reload => "a server that the audit starts and that can reload",
+            Needs::Reload => "--reload, or a preset that can reload",
         }
     }
 }

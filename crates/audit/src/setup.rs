@@ -17,10 +17,14 @@ use crate::{
     page::Page,
     questions::{Needs, Question, groups, is_named, questions},
     remedy::remedy,
-    server::CacheServer,
+    server_identity::ServerIdentity,
     truth::Truth,
     users::Users,
 };
+
+/// How long a cache may take to ask the origin again after faults, and the pause between attempts.
+const SETTLING: Duration = Duration::from_secs(10);
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(250);
 
 /// An audit cannot begin.
 #[derive(Debug, thiserror::Error)]
@@ -31,7 +35,7 @@ pub enum AuditError {
     Trust(#[from] TrustError),
     #[error("cannot start the audit: {0}")]
     Runtime(#[from] io::Error),
-    #[error("the cache at {url} does not answer: {reason}")]
+    #[error("the cache at {url} does not answer: {reason}. Start it, or write the URL at which it listens")]
     NoAnswer { url: String, reason: String },
     #[error(
         "the cache at {url} answered with status {status} and did not ask the origin of the audit: let it forward to \
@@ -78,7 +82,7 @@ pub(crate) struct Audit<'a> {
 /// The answers of an audit.
 #[derive(Debug)]
 pub struct AuditReport {
-    pub server: CacheServer,
+    pub server: ServerIdentity,
     pub url: String,
     /// The address of the origin, to which the cache forwarded.
     pub origin: SocketAddr,
@@ -133,12 +137,11 @@ impl AuditOrigin {
 impl Examination<'_> {
     /// True if there is the control that a question needs.
     fn can_ask(&self, question: &Question) -> bool {
-        let server = self.control.server.as_ref();
         match question.needs {
             Needs::Requests => true,
             Needs::Purge => self.control.purge.is_some(),
-            Needs::Server => server.is_some(),
-            Needs::Reload => server.is_some_and(|server| server.can_reload()),
+            Needs::Server => self.control.server.is_some(),
+            Needs::Reload => self.control.can_reload(),
         }
     }
 }
@@ -181,15 +184,17 @@ impl Audit<'_> {
         Ok(AuditReport { server, url, origin, took, answers, ask, not_asked, truth, remedies })
     }
 
-    /// Waits, for ten seconds at most, until the cache asks the origin again, after the faults of another group.
+    /// Waits, for [`SETTLING`] at most, until the cache asks the origin again, after the faults of another group.
     async fn settled(&self, group: &str) {
         let case =
             self.case(&format!("before-{group}"), |request| Page::of(request).cache_control("no-store"));
-        for _ in 0..40 {
-            if self.users.get(&case.path("page")).await.is_ok() {
+        let ends = self.users.now() + SETTLING;
+        while self.users.now() < ends {
+            let left = ends - self.users.now();
+            if self.users.ask(&case.path("page")).patience(left).send().await.is_ok() {
                 return;
             }
-            self.users.wait(Duration::from_millis(250)).await;
+            self.users.wait(BETWEEN_ATTEMPTS).await;
         }
     }
 
@@ -209,10 +214,10 @@ impl Audit<'_> {
     }
 
     /// Checks that the cache forwards to the origin and stores pages.
-    async fn check(&self, server_name: Option<&'static str>) -> Result<CacheServer, AuditError> {
+    async fn check(&self, server_name: Option<&'static str>) -> Result<ServerIdentity, AuditError> {
         let url = self.url.clone();
         let case = self.case("check", |request| Page::of(request).cache_control("max-age=60"));
-        let mut server = CacheServer::default();
+        let mut server = ServerIdentity::default();
         for _ in 0..2 {
             let request = self.users.get(&case.path("page")).await;
             let response = request
@@ -222,7 +227,7 @@ impl Audit<'_> {
                 let (status, origin) = (response.status().as_u16(), self.origin.address());
                 return Err(AuditError::OtherOrigin { url, status, origin });
             }
-            server = CacheServer::of(response.headers());
+            server = ServerIdentity::of(response.headers());
         }
         server.name = server.name.or(server_name);
         if case.loads() > 1 {

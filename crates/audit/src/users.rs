@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response,
-    header::{AsHeaderName, CONTENT_ENCODING, HOST, USER_AGENT},
+    header::{AsHeaderName, CONTENT_ENCODING, CONTENT_LENGTH, HOST, USER_AGENT},
 };
 use http_body_util::Full;
 use stockade_http::{
@@ -176,6 +176,10 @@ impl Ask<'_> {
                 path.parse().map_err(|_| RequestFailure::Failed(format!("`{path}` is not a path")))?;
             request.headers_mut().insert(HOST, users.host.clone());
             request.headers_mut().insert(USER_AGENT, AGENT);
+            // RFC 9110, 8.6: some caches refuse these methods without it.
+            if [Method::POST, Method::PUT].contains(&method) {
+                request.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+            }
             request.headers_mut().extend(headers.clone());
             let failed = |error: ClientError| RequestFailure::Failed(error.to_string());
             let mut connection = users.connector.connect().await.map_err(failed)?;

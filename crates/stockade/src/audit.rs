@@ -49,7 +49,8 @@ pub fn audit(args: &AuditArgs) -> Result<Exit, CommandError> {
 
 /// Starts the origin, and the cache if it is a preset or has a command, and examines the cache.
 async fn examine(args: &AuditArgs, id: String) -> Result<AuditReport, CommandError> {
-    let mut control = Control { purge: args.purge.clone(), reset: args.reset.clone(), ..Control::default() };
+    let (purge, reset, reload) = (args.purge.clone(), args.reset.clone(), args.reload.clone());
+    let mut control = Control { purge, server: None, reset, reload };
     let (origin, url) = match args.preset {
         Some(preset) => {
             let origin = AuditOrigin::start((Ipv4Addr::LOCALHOST, 0).into(), id, Live::new())?;

@@ -39,10 +39,14 @@ async fn reload(audit: &Audit<'_>) -> Answer {
     let pages = stored(audit, "reload").await;
     let change = async {
         audit.users.wait(AFTERWARDS / 2).await;
-        audit.control.reload();
+        let result = audit.control.reload().await;
         audit.users.wait(AFTERWARDS).await;
+        result
     };
-    let (requests, ()) = asked_during(audit, &pages.case, change).await;
+    let (requests, result) = asked_during(audit, &pages.case, change).await;
+    if let Err(error) = result {
+        return Answer::new(Mark::Unknown, format!("The configuration was not read again: {error}."));
+    }
     let kept = kept(audit, &pages).await;
     let failed: Vec<_> = requests.iter().filter(|request| !request.is_ok()).collect();
     let mark = match (failed.len(), kept) {

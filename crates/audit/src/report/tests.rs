@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::{questions::Needs, server::CacheServer, truth::Truth};
+use crate::{questions::Needs, server_identity::ServerIdentity, truth::Truth};
 
 const fn question(id: &'static str, text: &'static str, rule: &'static str, needs: Needs) -> Question {
     Question::new(id, text, |_| Box::pin(async { Answer::new(Mark::Unknown, "") })).rule(rule).needs(needs)
@@ -29,7 +29,7 @@ pub(crate) fn report() -> AuditReport {
         });
     }
     AuditReport {
-        server: CacheServer { name: Some("nginx"), version: Some("1.22.1".to_owned()) },
+        server: ServerIdentity { name: Some("nginx"), version: Some("1.22.1".to_owned()) },
         url: "http://127.0.0.1:8080".to_owned(),
         origin: ([127, 0, 0, 1], 9080).into(),
         took: Duration::from_millis(15_200),

@@ -31,6 +31,9 @@ pub struct AuditArgs {
     /// Command that empties the cache; it runs before each group of questions
     #[arg(long, value_name = "COMMAND")]
     pub reset: Option<String>,
+    /// Command with which the cache reads its configuration again: it is examined meanwhile
+    #[arg(long, value_name = "COMMAND")]
+    pub reload: Option<String>,
     /// Request that removes a page, such as `PURGE {url}` or `POST /admin/purge?path={path}`: purges are examined, too
     #[arg(long, value_name = "REQUEST")]
     pub purge: Option<Purge>,

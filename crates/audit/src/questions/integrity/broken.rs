@@ -1,8 +1,11 @@
 //! Loads whose framing is broken.
 
+use std::time::SystemTime;
+
 use bytes::Bytes;
 use http::{Version, header::CONTENT_ENCODING};
 use stockade_origin::{ResponseEnding, ScriptedResponse};
+use stockade_record::clock::since_1970;
 
 use crate::{
     answer::{Answer, Mark},
@@ -257,7 +260,8 @@ fn raw(page: ScriptedResponse, framing: &str, parts: &[&[u8]]) -> ScriptedRespon
 }
 
 fn head(framing: &str) -> Vec<u8> {
-    format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\n{framing}\r\n").into_bytes()
+    let date = httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + since_1970());
+    format!("HTTP/1.1 200 OK\r\nDate: {date}\r\nCache-Control: max-age=60\r\n{framing}\r\n").into_bytes()
 }
 
 fn length(bytes: usize) -> String {
@@ -282,7 +286,9 @@ mod tests {
     #[test]
     fn raw_response_has_its_framing_and_its_parts() {
         let page = raw(ScriptedResponse::ok("page"), &length(4), &[b"page", b"rest"]);
-        let text = "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 4\r\n\r\npagerest";
-        assert_eq!(page.ending, ResponseEnding::Raw(Bytes::from(text)));
+        let ResponseEnding::Raw(bytes) = page.ending else { panic!("{page:?}") };
+        let text = std::str::from_utf8(&bytes).unwrap();
+        assert!(text.starts_with("HTTP/1.1 200 OK\r\nDate: "), "{text}");
+        assert!(text.ends_with("Cache-Control: max-age=60\r\nContent-Length: 4\r\n\r\npagerest"), "{text}");
     }
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 /// The program of a cache, as far as its responses state it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct CacheServer {
+pub struct ServerIdentity {
     /// In lower case, such as `nginx`. Absent: unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<&'static str>,
@@ -26,7 +26,7 @@ const SIGNS: [(&str, &str); 9] = [
     ("nginx", "nginx"),
 ];
 
-impl CacheServer {
+impl ServerIdentity {
     /// The server that wrote a response.
     #[must_use]
     pub fn of(headers: &HeaderMap) -> Self {
@@ -77,8 +77,8 @@ mod tests {
             for (name, value) in fields {
                 headers.append(*name, value.parse().unwrap());
             }
-            let expected = CacheServer { name, version: number.map(str::to_owned) };
-            assert_eq!(CacheServer::of(&headers), expected, "{fields:?}");
+            let expected = ServerIdentity { name, version: number.map(str::to_owned) };
+            assert_eq!(ServerIdentity::of(&headers), expected, "{fields:?}");
         }
     }
 }
