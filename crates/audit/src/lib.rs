@@ -21,6 +21,7 @@ pub mod report;
 mod server;
 mod setup;
 mod stamp;
+mod template;
 mod truth;
 mod users;
 
@@ -34,4 +35,5 @@ pub use questions::{Question, questions};
 pub use server::CacheServer;
 pub use setup::{AuditError, AuditOrigin, AuditReport, Examination};
 pub use stockade_services::ServiceError;
+pub use template::{Template, TemplateFault};
 pub use truth::{Example, Truth, Violation};
