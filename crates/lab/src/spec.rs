@@ -9,6 +9,7 @@
 mod app;
 mod cache;
 mod engine;
+mod event;
 mod fleet;
 #[cfg(feature = "http")]
 mod http;

@@ -20,9 +20,9 @@ use std::{
     task::Poll,
 };
 
-use http::{Request, Uri, Version, header};
+use http::{HeaderValue, Request, Uri, Version, header};
 use stockade_model::time::{Precise, Runtime, Time, before};
-use stockade_record::clock::since_1970;
+use stockade_record::{clock::since_1970, statement::values_crc32};
 use tokio::sync::Mutex;
 
 pub use self::response::Sha256Digest;
@@ -268,6 +268,9 @@ impl ThreadClient {
                     if let Some(stated) = &mut completed.response.stated {
                         stated.received = since_1970();
                         let received = stated.received;
+                        for field in stated.owner.iter_mut().chain(&mut stated.variant) {
+                            field.sent_crc32 = sent_crc32(request.spec.template, &field.stated.name);
+                        }
                         let requested =
                             || received.saturating_sub(self.clock.now() - request.attempt_started);
                         stated.purge_sent =
@@ -454,6 +457,15 @@ impl ThreadClient {
     }
 }
 
+/// The checksum of a field as the request has it on the wire.
+fn sent_crc32(template: &RequestTemplate, name: &str) -> Option<u32> {
+    let own = values_crc32(template.headers.get_all(name).iter().map(HeaderValue::as_bytes));
+    let added = [(header::ACCEPT_ENCODING, "gzip"), (header::USER_AGENT, USER_AGENT)];
+    own.or_else(|| {
+        values_crc32(added.iter().filter(|(added, _)| added == name).map(|(_, value)| value.as_bytes()))
+    })
+}
+
 fn http2_request(spec: &RequestSpec<'_>, endpoint: &Endpoint) -> Result<Request<()>, RequestFailure> {
     let scheme = if endpoint.is_encrypted { "https" } else { "http" };
     let headers = &spec.template.headers;
@@ -468,8 +480,8 @@ fn http2_request(spec: &RequestSpec<'_>, endpoint: &Endpoint) -> Result<Request<
         .body(())
         .map_err(|error| RequestFailure::new(FailureClass::Malformed, error.to_string()))?;
     let fields = request.headers_mut();
-    fields.insert(header::USER_AGENT, header::HeaderValue::from_static(USER_AGENT));
-    fields.insert(header::ACCEPT_ENCODING, header::HeaderValue::from_static("gzip"));
+    fields.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
+    fields.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
     for name in headers.keys().filter(|name| **name != header::HOST) {
         fields.remove(name);
         for value in headers.get_all(name) {

@@ -21,7 +21,7 @@ pub struct Sample {
 }
 
 /// A complete response.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Response {
     /// 100 to 999; servers send those of RFC 9110, up to 599.
     pub status: u16,
@@ -35,8 +35,8 @@ pub struct Response {
     pub may_be_stale: bool,
     /// Its breach of RFC 9112, one that clients commonly accept.
     pub deviation: Option<Deviation>,
-    /// The statement of its origin, if it is checked.
-    pub stated: Option<StatedAnswer>,
+    /// The statement of its origin, if it is checked. Boxed: most loads check nothing.
+    pub stated: Option<Box<StatedAnswer>>,
 }
 
 /// A breach of RFC 9112 in a response that common clients accept, and so does this one, unless it is strict.

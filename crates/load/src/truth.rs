@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use stockade_record::{
     record::{Audit, Example, Violation},
-    statement::{Freshness, Statement},
+    statement::{FieldStatement, Freshness, Statement},
 };
 
 #[cfg(feature = "http")]
@@ -27,7 +27,7 @@ const AGE_TOLERANCE: Duration = Duration::from_secs(2);
 const PURGE_TOLERANCE: Duration = Duration::from_millis(1);
 
 /// A response with the statement of its origin. Times of day are those since 1970.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatedAnswer {
     /// The statement of the origin.
     pub statement: Statement,
@@ -35,6 +35,10 @@ pub struct StatedAnswer {
     pub made: Duration,
     /// From then until the origin responded.
     pub delay: Duration,
+    /// The field that names the user. `None`: the response is for all.
+    pub owner: Option<ComparedField>,
+    /// The field by which the origin chose the variant. `None`: the page has one.
+    pub variant: Option<ComparedField>,
     /// With `ETag` or `Last-Modified`, a cache may have asked the origin again, and kept the fields of the first response.
     pub has_validator: bool,
     /// `Age`
@@ -47,6 +51,15 @@ pub struct StatedAnswer {
     pub purge_sent: Option<Duration>,
     /// Bytes and CRC-32 of the decoded body. `None`: the answer has no body, or its encoding is unknown.
     pub body: Option<(u64, u32)>,
+}
+
+/// A field of the request that led to the response, and of the request that was answered with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ComparedField {
+    /// As the origin got it.
+    pub stated: FieldStatement,
+    /// As the client sent it; `None`: it sent no such field.
+    pub sent_crc32: Option<u32>,
 }
 
 /// The result of the rules for one answer.
@@ -73,6 +86,13 @@ impl StatedAnswer {
         let is_too_old = self.limit().filter(|_| is_dated).map(|limit| least > limit + LIFETIME_TOLERANCE);
         let responded = self.made.saturating_add(self.delay);
         let is_purged = self.purge_sent.filter(|_| is_dated).map(|sent| responded + PURGE_TOLERANCE < sent);
+        // A response to a request that names no user is for all.
+        let is_foreign = |field: &ComparedField| {
+            field.stated.values_crc32.is_some() && field.stated.values_crc32 != field.sent_crc32
+        };
+        let is_owner_wrong = self.owner.as_ref().map(is_foreign);
+        let is_variant_wrong =
+            self.variant.as_ref().map(|field| field.stated.values_crc32 != field.sent_crc32);
         let body = self.statement.body.zip(self.body).filter(|_| status == 200);
         let is_truncated = body.map(|(stated, (bytes, _))| bytes < stated.bytes);
         let is_body_wrong = body.map(|(stated, (bytes, crc32))| {
@@ -82,6 +102,8 @@ impl StatedAnswer {
         for (violation, is_broken) in [
             (Violation::TooOld, is_too_old),
             (Violation::AfterPurge, is_purged),
+            (Violation::WrongOwner, is_owner_wrong),
+            (Violation::WrongVariant, is_variant_wrong),
             (Violation::WrongBody, is_body_wrong),
             (Violation::Truncated, is_truncated),
             (Violation::WrongStatus, Some(!self.may_have(status))),
@@ -132,6 +154,17 @@ impl StatedAnswer {
                         "the page was purged {before_s:.1} s after the origin had sent it, and the purge had been answered"
                     ),
                 )
+            }
+            Violation::WrongOwner | Violation::WrongVariant => {
+                let is_owner = violation == Violation::WrongOwner;
+                let field = if is_owner { &self.owner } else { &self.variant };
+                let name = field.as_ref().map_or("", |field| &field.stated.name);
+                let rule = if is_owner {
+                    "a page for one user is for this user (RFC 9111, 3.5 and 5.2.2.7)"
+                } else {
+                    "`Vary` names the fields that select a stored response (RFC 9111, 4.1)"
+                };
+                (format!("{aged}, made for a request with another `{name}`"), rule.to_owned())
             }
             Violation::AgeWrong => {
                 (aged, "`Age` states the age of a stored response (RFC 9111, 5.1)".to_owned())

@@ -19,7 +19,8 @@ use http::{
 use rand::Rng;
 use stockade_model::seed::Seed;
 use stockade_record::statement::{
-    BodyStatement, DELAY_FIELD, Freshness, STATEMENT_FIELD, Statement, TIME_FIELD,
+    BodyStatement, DELAY_FIELD, FieldStatement, Freshness, OWNER_FIELD, STATEMENT_FIELD, Statement,
+    TIME_FIELD, VARIANT_FIELD, values_crc32,
 };
 use tokio::sync::Mutex;
 
@@ -36,6 +37,8 @@ pub(crate) static VERSION_HEADER: HeaderName = HeaderName::from_static("stockade
 pub(crate) static TIME_HEADER: HeaderName = HeaderName::from_static(TIME_FIELD);
 pub(crate) static STATEMENT_HEADER: HeaderName = HeaderName::from_static(STATEMENT_FIELD);
 pub(crate) static DELAY_HEADER: HeaderName = HeaderName::from_static(DELAY_FIELD);
+pub(crate) static OWNER_HEADER: HeaderName = HeaderName::from_static(OWNER_FIELD);
+pub(crate) static VARIANT_HEADER: HeaderName = HeaderName::from_static(VARIANT_FIELD);
 
 const CACHE_CONTROL_DEFAULT: HeaderValue = HeaderValue::from_static("max-age=0, private, must-revalidate");
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
@@ -302,6 +305,13 @@ fn statement_value(
     freshness: Option<Freshness>,
 ) -> HeaderValue {
     let text = Statement { status: status.as_u16(), body, freshness }.to_string();
+    HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""))
+}
+
+/// The value of [`OWNER_HEADER`] or [`VARIANT_HEADER`] in the response to a request with these headers.
+pub(crate) fn field_statement(name: &HeaderName, request: &HeaderMap) -> HeaderValue {
+    let values_crc32 = values_crc32(request.get_all(name).iter().map(HeaderValue::as_bytes));
+    let text = FieldStatement { name: name.as_str().into(), values_crc32 }.to_string();
     HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static(""))
 }
 

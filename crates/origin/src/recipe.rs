@@ -49,6 +49,10 @@ pub struct Recipe {
     pub etag: bool,
     /// Responses carry a `Last-Modified`: the start of the version.
     pub last_modified: bool,
+    /// Responses state the values of this field of the request: each is for one user.
+    pub owner: Option<HeaderName>,
+    /// Responses state the values of this field of the request, which selects a variant.
+    pub variant: Option<HeaderName>,
     /// Lifetime of a version; `None`: the first version never ends.
     pub version_every: Option<Duration>,
     /// The recipe as it was written, with every key of `OriginSimulator` that it left out.

@@ -17,7 +17,10 @@ use crate::{
     admin,
     body::OriginBody,
     connection_state::{OpenRequestGuard, OriginConnection},
-    content::{DELAY_HEADER, STATEMENT_HEADER, TIME_HEADER, default_headers},
+    content::{
+        DELAY_HEADER, OWNER_HEADER, STATEMENT_HEADER, TIME_HEADER, VARIANT_HEADER, default_headers,
+        field_statement,
+    },
     counters::RouteCounters,
     fault::{BrokenHead, BrokenResponse, Termination},
     response::{BufferedResponse, is_without_body, status_text},
@@ -102,6 +105,12 @@ async fn respond_from_route(
         response.headers.insert(&TIME_HEADER, timestamp.clone());
         if let Some(statement) = representation.statement(response.status) {
             response.headers.insert(&STATEMENT_HEADER, statement);
+            for (name, field) in
+                [(&OWNER_HEADER, &route.recipe.owner), (&VARIANT_HEADER, &route.recipe.variant)]
+            {
+                let stated = field.as_ref().map(|field| field_statement(field, &head.headers));
+                stated.map(|stated| response.headers.insert(name, stated));
+            }
         }
         let delay = time.now() - now;
         if delay >= DELAY_MIN {

@@ -437,9 +437,9 @@ static OF_OPEN_LOADS: &[Metric] = metrics! {
         => |e| false_answers(e, Violation::TooOld);
     count "audit.after_purge" "Answers of a version invalidated before the request started. Open loads of the engine."
         => |e| false_answers(e, Violation::AfterPurge);
-    count "audit.wrong_owner" "Answers that are another user's. Absent: recipes have no owners yet."
+    count "audit.wrong_owner" "Answers that are another user's: the recipe's `owner` names the field of the request that tells users apart. Over HTTP."
         => |e| false_answers(e, Violation::WrongOwner);
-    count "audit.wrong_variant" "Answers of another variant than the request selects. Absent: recipes have no variants yet."
+    count "audit.wrong_variant" "Answers of another variant than the request selects by the field of the recipe's `variant`. Over HTTP."
         => |e| false_answers(e, Violation::WrongVariant);
     count "audit.wrong_body" "Answers with other bytes than the origin sent. Over HTTP."
         => |e| false_answers(e, Violation::WrongBody);

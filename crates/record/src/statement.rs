@@ -11,6 +11,10 @@ pub const TIME_FIELD: &str = "stockade-time";
 /// Seconds from then until the response, if they are at least [`DELAY_MIN`].
 pub const DELAY_FIELD: &str = "stockade-delay";
 pub const DELAY_MIN: Duration = Duration::from_millis(100);
+/// Has a [`FieldStatement`] of the field that names the user, if the response is for one user.
+pub const OWNER_FIELD: &str = "stockade-owner";
+/// Has a [`FieldStatement`] of the field by which the origin chose the variant.
+pub const VARIANT_FIELD: &str = "stockade-variant";
 
 /// The response that the origin sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +41,47 @@ pub struct Freshness {
     pub stale_s: u32,
     /// After the lifetime, while the origin fails: `stale-if-error`.
     pub stale_if_error_s: u32,
+}
+
+/// A field of the request to the origin: `cookie 9ae0daaf`, or `cookie -` without one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldStatement {
+    pub name: Box<str>,
+    /// See [`values_crc32`].
+    pub values_crc32: Option<u32>,
+}
+
+/// The CRC-32 of a field's values, each with a line feed after it; `None`: the request has no such field.
+pub fn values_crc32<'a>(values: impl IntoIterator<Item = &'a [u8]>) -> Option<u32> {
+    let mut hasher = None;
+    for value in values {
+        let hasher = hasher.get_or_insert_with(crc32fast::Hasher::new);
+        hasher.update(value);
+        hasher.update(b"\n");
+    }
+    hasher.map(crc32fast::Hasher::finalize)
+}
+
+impl fmt::Display for FieldStatement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.values_crc32 {
+            Some(crc32) => write!(f, "{} {crc32:08x}", self.name),
+            None => write!(f, "{} -", self.name),
+        }
+    }
+}
+
+impl FromStr for FieldStatement {
+    type Err = NotAStatement;
+
+    fn from_str(text: &str) -> Result<Self, NotAStatement> {
+        let (name, crc32) = text.split_once(' ').ok_or(NotAStatement)?;
+        let values_crc32 = match crc32 {
+            "-" => None,
+            crc32 => Some(u32::from_str_radix(crc32, 16).map_err(|_| NotAStatement)?),
+        };
+        Ok(Self { name: name.into(), values_crc32 })
+    }
 }
 
 impl fmt::Display for Statement {
@@ -104,6 +149,24 @@ mod tests {
         }
         for text in ["", "200", "200 1 x - - -", "200 - - 1 2", "x - - - - -", "200 - - -1 0 0"] {
             assert_eq!(text.parse::<Statement>(), Err(NotAStatement), "{text}");
+        }
+    }
+
+    #[test]
+    fn field_is_stated_by_its_name_and_a_checksum() {
+        for (values, text) in [
+            (&[][..], "cookie -"),
+            (&["12345678"][..], "cookie 74245830"),
+            (&["a", "b"], "cookie 18572a97"),
+            (&[""], "cookie 32d70693"),
+        ] {
+            let values_crc32 = values_crc32(values.iter().map(|value| value.as_bytes()));
+            let statement = FieldStatement { name: "cookie".into(), values_crc32 };
+            assert_eq!(statement.to_string(), text);
+            assert_eq!(text.parse(), Ok(statement));
+        }
+        for text in ["", "cookie", "cookie x"] {
+            assert_eq!(text.parse::<FieldStatement>(), Err(NotAStatement), "{text}");
         }
     }
 }

@@ -30,6 +30,11 @@ pub enum DocumentCountError {
         "the load is for {requested} keys, and the source has {available} documents: ask for at most {available}"
     )]
     TooManyKeys { requested: usize, available: usize },
+    /// A key that no request has.
+    #[error(
+        "an event purges key {key}, and the load is for {keys} keys: write a number up to {keys}, or \"*\""
+    )]
+    PurgedKey { key: usize, keys: usize },
     #[error("the source has no documents: fill it with --docs-from FILE.jsonl")]
     NoDocuments,
 }

@@ -3,7 +3,7 @@
 use std::{
     convert::Infallible,
     fmt,
-    ops::Bound,
+    ops::{Bound, Range},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -25,6 +25,7 @@ use super::{
     LookupSample, TestedCache,
     answer_audit::{AnswerAudit, ServedAnswer},
     clock::StartedClock,
+    event::{EngineEvent, PurgedKeys},
     node_js_cache::NodeJsTable,
     open_tally::OpenTally,
     open_traffic::{ClientRetries, OpenTraffic, Writes},
@@ -44,6 +45,8 @@ pub struct OpenLoad {
     pub behavior: SourceBehavior,
     /// The requests and writes.
     pub traffic: OpenTraffic,
+    /// In the order of time.
+    pub events: Vec<EngineEvent>,
 }
 
 impl OpenLoad {
@@ -90,6 +93,9 @@ impl OpenLoad {
         if let Some(writes) = self.traffic.writes {
             let lasts = self.traffic.schedule.duration();
             run.time.spawn(write(Arc::clone(&run), writes, lasts, seed.stream("writes")));
+        }
+        if !self.events.is_empty() {
+            run.time.spawn(purge(Arc::clone(&run), self.events.clone()));
         }
         self.send_and_wait(&run, seed, sink).await;
         // A load may last until its deadline, which the run does not wait for.
@@ -200,7 +206,7 @@ impl OpenLoad {
             counters,
             peak_bytes: run.cache.peak_bytes(),
             errors: std::mem::take(&mut tally.errors),
-            events: Vec::new(),
+            events: std::mem::take(&mut tally.events),
             http: None,
         }
     }
@@ -231,12 +237,28 @@ async fn write<R: Runtime>(run: Arc<OpenRun<R>>, writes: Writes, lasts: Duration
     while due < lasts {
         run.time.sleep_until(run.began + due).await;
         let key = draws.random_range(0..run.keys.len());
-        let version = run.source.write(&run.keys[key]);
-        run.cache.invalidate(&run.keys[key], writes.invalidation).await;
-        if writes.invalidation == Invalidation::Hard {
-            run.tally().audit.raise(key, version);
-        }
+        run.change(key..key + 1, writes.invalidation).await;
         due += writes.every;
+    }
+}
+
+/// Purges until the end of the load.
+async fn purge<R: Runtime>(run: Arc<OpenRun<R>>, events: Vec<EngineEvent>) {
+    for event in events {
+        run.time.sleep_until(run.began + event.at).await;
+        let began = run.time.now();
+        let keys = match event.purge {
+            PurgedKeys::All => 0..run.keys.len(),
+            PurgedKeys::One(key) => key..key + 1,
+        };
+        run.change(keys, event.invalidation).await;
+        let figures = record::EventFigures {
+            at_ms: milliseconds(began - run.began),
+            took_ms: milliseconds(run.time.now() - began),
+            event: event.to_string(),
+            failed: None,
+        };
+        run.tally().events.push(figures);
     }
 }
 
@@ -258,6 +280,23 @@ struct OpenRun<R: Runtime> {
 impl<R: Runtime> OpenRun<R> {
     fn tally(&self) -> MutexGuard<'_, OpenTally> {
         self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Documents change at the source, and then their keys are invalidated.
+    async fn change(&self, keys: Range<usize>, how: Invalidation) {
+        let ids = &self.keys[keys.clone()];
+        let versions: Vec<u64> = ids.iter().map(|id| self.source.write(id)).collect();
+        if ids.len() == self.keys.len() {
+            self.cache.invalidate_all(ids, how).await;
+        } else {
+            for id in ids {
+                self.cache.invalidate(id, how).await;
+            }
+        }
+        if how == Invalidation::Hard {
+            let mut tally = self.tally();
+            keys.zip(versions).for_each(|(key, version)| tally.audit.raise(key, version));
+        }
     }
 
     /// True if more may be sent. A client that gives up leaves its load behind; these loads have the same limit as

@@ -6,6 +6,7 @@ use std::{
 };
 
 use stockade_model::{outcome::Outcomes, time::Time};
+use stockade_record::record::EventFigures;
 
 use super::{
     LookupSample,
@@ -22,6 +23,7 @@ pub(super) struct OpenTally {
     pub(super) audit: AnswerAudit,
     pub(super) outcomes: Outcomes,
     pub(super) errors: BTreeMap<String, u64>,
+    pub(super) events: Vec<EventFigures>,
     pub(super) bytes_in: u64,
     pub(super) service_sum: Duration,
     pub(super) finished: Duration,
@@ -46,6 +48,7 @@ impl OpenTally {
             audit,
             outcomes: Outcomes::default(),
             errors: BTreeMap::new(),
+            events: Vec::new(),
             bytes_in: 0,
             service_sum: Duration::ZERO,
             finished: Duration::ZERO,

@@ -21,6 +21,7 @@ use super::{
     CancellationToken,
     burst::Burst,
     documents::{DocumentCountError, Popularity},
+    event::PurgedKeys,
     open::OpenLoad,
     shared_tier::TierSettings,
     tested_cache::TestedCache,
@@ -254,7 +255,14 @@ impl DocumentSet {
     /// Refuses an open load for more documents than the source has, or for more requests in flight than fit into memory
     /// (0 MiB: unknown).
     pub fn check_open(&self, open: &OpenLoad, memory_mib: u64) -> Result<(), EngineError> {
-        Popularity::count(open.traffic.keys, self.ids.len())?;
+        let keys = Popularity::count(open.traffic.keys, self.ids.len())?;
+        for event in &open.events {
+            if let PurgedKeys::One(key) = event.purge
+                && key >= keys
+            {
+                return Err(DocumentCountError::PurgedKey { key: key + 1, keys }.into());
+            }
+        }
         open.target.check()?;
         let in_flight = open.in_flight_max();
         excess_over_memory_share(in_flight, REQUEST_BYTES, memory_mib).map_or(

@@ -1,6 +1,6 @@
 //! The two targets in this process: a burst and an open load.
 
-use stockade_model::units::milliseconds;
+use stockade_model::units::{milliseconds, stretched};
 use stockade_record::record::OriginStage;
 use stockade_source::{Availability, SourceStage, SourceUrl};
 
@@ -88,9 +88,10 @@ impl Target for EngineTarget<OpenLoad> {
         if dimension != ScaledDimension::LoadDuration {
             return Ok(());
         }
-        let OpenLoad { traffic, behavior, .. } = &mut self.load;
+        let OpenLoad { traffic, behavior, events, .. } = &mut self.load;
         traffic.schedule = traffic.schedule.stretched(factor);
         behavior.stages = behavior.stages.stretched(factor);
+        events.iter_mut().for_each(|event| event.at = stretched(event.at, factor));
         traffic.check()
     }
 }

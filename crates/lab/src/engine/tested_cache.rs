@@ -133,6 +133,18 @@ impl<R: Runtime> RunningCache<R> {
         }
     }
 
+    /// All documents were written: `keys` are all that the load requests.
+    pub(super) async fn invalidate_all(&self, keys: &[Arc<str>], how: Invalidation) {
+        match self {
+            Self::Cache(cache, _) => drop(cache.invalidate_all(how)),
+            Self::NodeJsCache(node) => {
+                for key in keys {
+                    node.delete(key).await;
+                }
+            }
+        }
+    }
+
     pub(super) fn stats(&self) -> Stats {
         match self {
             Self::Cache(cache, _) => cache.stats(),

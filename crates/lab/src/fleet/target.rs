@@ -7,10 +7,10 @@ use stockade_model::{
     outcome::Outcomes,
     units::{milliseconds, stretched},
 };
-use stockade_record::record::{Calls, Extremes, LoadFigures, OpenFigures, OriginStage, Times};
+use stockade_record::record::{Calls, EventFigures, Extremes, LoadFigures, OpenFigures, Times};
 
 use super::{
-    Fleet,
+    Fleet, FleetEvent,
     simulate::simulate,
     tally::{FleetTally, OUTCOMES, SecondCounts},
 };
@@ -43,15 +43,6 @@ impl Target for Fleet {
         let Some(tally) = simulate(self, seed, threads, cancel) else { return Ok(None) };
         tally.seconds().filter(|second| !second.is_empty()).for_each(sink);
         Ok(Some(self.measurement(&tally)))
-    }
-
-    fn stages(&self, _: &Environment) -> Vec<OriginStage> {
-        let first = OriginStage { at_ms: 0.0, behavior: format!("latency {}", self.origin) };
-        let events = self
-            .events
-            .iter()
-            .map(|event| OriginStage { at_ms: milliseconds(event.at), behavior: event.kind.to_string() });
-        if self.events.is_empty() { Vec::new() } else { std::iter::once(first).chain(events).collect() }
     }
 
     fn scale(&mut self, dimension: ScaledDimension, factor: f64) -> Result<(), TrafficLimitError> {
@@ -131,8 +122,19 @@ impl Fleet {
             counters: CacheCounters { requests, store },
             peak_bytes: None,
             errors: BTreeMap::new(),
-            events: Vec::new(),
+            events: self.events.iter().map(FleetEvent::figures).collect(),
             http: None,
+        }
+    }
+}
+
+impl FleetEvent {
+    fn figures(&self) -> EventFigures {
+        EventFigures {
+            at_ms: milliseconds(self.at),
+            took_ms: 0.0,
+            event: self.kind.to_string(),
+            failed: None,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Cells of the target `engine`.
 
-use std::{marker::PhantomData, ops::Range};
+use std::{marker::PhantomData, num::NonZeroUsize, ops::Range, time::Duration};
 
 use serde::{
     Deserialize, Deserializer,
@@ -10,26 +10,30 @@ use serde::{
     },
 };
 use stockade_cache::{
-    Strategy,
-    spec::{Span, TomlError, value::bounded_integers},
+    Invalidation, Strategy,
+    spec::{
+        Span, TomlError,
+        value::{DurationValue, TextValue, bounded_integers},
+    },
 };
 use stockade_record::record::ClockKind;
 use stockade_source::SourceUrl;
 use toml::Spanned;
 
 #[cfg(feature = "schema")]
-use super::schema::KindName;
+use super::schema::{KindName, PurgeForms};
 use super::{
     Cell,
     cache::{self, CacheTables},
-    load::{EngineLoadTable, LoadSpec},
+    event::within_load,
+    load::{EngineLoadTable, InvalidateName, LoadSpec},
     node_js_cache::{self, NodeJsTestCache},
     origin::OriginTable,
     tables::{self, TomlTable},
     targets::LayerNames,
 };
 use crate::{
-    engine::{self, Burst, DocumentCount, EngineTarget, OpenLoad, TierSettings},
+    engine::{self, Burst, DocumentCount, EngineEvent, EngineTarget, OpenLoad, PurgedKeys, TierSettings},
     target::Target,
 };
 
@@ -47,6 +51,37 @@ pub(super) struct EngineTables {
     /// The requests. A load is a burst, or it has a rate, steps, connections or a log.
     #[cfg_attr(feature = "schema", schemars(with = "EngineLoadTable"))]
     load: Spanned<EngineLoadTable>,
+    /// Events during the load.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<EventTable>"))]
+    event: Vec<Spanned<EventTable>>,
+}
+
+/// A purge during the load: the documents change at the source, and then their keys are invalidated.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
+struct EventTable {
+    /// Time since the start of the load.
+    at: TextValue<DurationValue>,
+    /// "*": all keys. A number: this key, from 1; with Zipf's law 1 is the most popular.
+    #[cfg_attr(feature = "schema", schemars(with = "PurgeForms"))]
+    purge: PurgeValue,
+    /// `hard`: the old values are removed. `soft`: they become stale. Default: "hard".
+    invalidate: Option<InvalidateName>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(untagged, expecting = "write \"*\" for all keys, or the number of a key, from 1")]
+enum PurgeValue {
+    All(AllKeys),
+    One(NonZeroUsize),
+}
+
+#[derive(Clone, Copy, Deserialize)]
+enum AllKeys {
+    #[serde(rename = "*")]
+    All,
 }
 
 #[derive(Deserialize)]
@@ -120,14 +155,22 @@ impl EngineTables {
             spans: self.load.get_ref().spans(),
         };
         let (docs, bursts, barrier) = match self.load.get_ref().load(Some(self.load.span()))? {
-            LoadSpec::Burst { docs, bursts, barrier } => (docs, bursts, barrier),
+            LoadSpec::Burst { docs, bursts, barrier } => {
+                if let Some(event) = self.event.first() {
+                    let message = "a burst has no events: write a `rate` and a `duration` into [load]";
+                    return Err(TomlError::new(message, Some(event.span())));
+                }
+                (docs, bursts, barrier)
+            }
             LoadSpec::Open(traffic) => {
+                let events = self.events(traffic.schedule.duration())?;
                 self.origin.check_within(traffic.schedule.duration())?;
                 let cache = || engine::TestedCache::Cache(Box::new(strategy));
                 let tested =
                     node_js_test.map_or_else(cache, |taken| engine::TestedCache::NodeJsTest(taken.test));
                 let shared = shared.map(|(tier, at)| live_only(clock, tier, at)).transpose()?;
-                let open = OpenLoad { name: arm.to_owned(), target: tested, shared, behavior, traffic };
+                let open =
+                    OpenLoad { name: arm.to_owned(), target: tested, shared, behavior, traffic, events };
                 return Ok(vec![cell(test.to_owned(), target(source, open))]);
             }
         };
@@ -160,6 +203,20 @@ impl EngineTables {
             bursts.iter().map(cell).collect::<Vec<_>>()
         };
         Ok(docs.iter().flat_map(combine).collect())
+    }
+
+    /// The events of a load that ends after this time.
+    fn events(&self, ends: Duration) -> Result<Vec<EngineEvent>, TomlError> {
+        let read = |event: &EventTable| {
+            let purge = match event.purge {
+                PurgeValue::All(AllKeys::All) => PurgedKeys::All,
+                PurgeValue::One(key) => PurgedKeys::One(key.get() - 1),
+            };
+            Ok(Some((purge, event.invalidate.map_or(Invalidation::Hard, InvalidateName::read))))
+        };
+        let events = within_load(&self.event, ends, |event| event.at.0.0, read)?;
+        let event = |(at, (purge, invalidation))| EngineEvent { at, purge, invalidation };
+        Ok(events.into_iter().map(event).collect())
     }
 
     /// The configured clock; by default that of the source.

@@ -20,6 +20,7 @@ use super::schema::{LatencyText, PopularityForms, RateText};
 use super::{
     Cell, KeySpans,
     cache::{self, CacheTables},
+    event::within_load,
     load::{ArrivalsKey, PaceKeys, PopularityTable, StepTable},
     tables::{self, TomlTable},
     targets::LayerNames,
@@ -38,7 +39,7 @@ pub(super) struct FleetTables {
     target: FleetTargetTable,
     /// Kind `fleet`: the nodes.
     fleet: FleetTable,
-    /// Events during the load, in the order of time.
+    /// Events during the load.
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(with = "Vec<EventTable>"))]
     event: Vec<Spanned<EventTable>>,
@@ -242,38 +243,20 @@ impl FleetTable {
 
 impl FleetTables {
     fn events(&self, lasts: Duration) -> Result<Vec<FleetEvent>, TomlError> {
-        let mut events: Vec<FleetEvent> = Vec::new();
-        for written in &self.event {
-            let EventTable { at, purge, restart, flush } = written.get_ref();
-            let at = at.0.0;
-            let refused = |message: String| Err(TomlError::new(message, Some(written.span())));
-            if at >= lasts {
-                let lasts = format_duration(lasts);
-                return refused(format!(
-                    "this event comes after the load, which takes {lasts}: write an earlier time"
-                ));
+        let kind = |event: &EventTable| match (event.purge, event.restart, event.flush) {
+            // An arm without the tier has the events of the others.
+            (None, None, Some(FlushedPart::SharedTier)) => {
+                Ok(self.fleet.shared_tier.0.is_some().then_some(FleetEventKind::FlushSharedTier))
             }
-            if events.last().is_some_and(|before| before.at > at) {
-                return refused(
-                    "this event comes before the one above it: write events in the order of time".to_owned(),
-                );
+            (Some(PurgedPages::All), None, None) => Ok(Some(FleetEventKind::Purge)),
+            (None, Some(RestartedPart::Nodes), None) => Ok(Some(FleetEventKind::RestartNodes)),
+            _ => {
+                let kinds = "`purge = \"*\"`, `restart = \"nodes\"` and `flush = \"shared-tier\"`";
+                Err(format!("the event of a fleet is one of {kinds}"))
             }
-            let kind = match (purge, restart, flush) {
-                (None, None, Some(FlushedPart::SharedTier)) if self.fleet.shared_tier.0.is_none() => {
-                    // An arm without the tier has the events of the others.
-                    continue;
-                }
-                (None, None, Some(FlushedPart::SharedTier)) => FleetEventKind::FlushSharedTier,
-                (Some(PurgedPages::All), None, None) => FleetEventKind::Purge,
-                (None, Some(RestartedPart::Nodes), None) => FleetEventKind::RestartNodes,
-                _ => {
-                    let kinds = "`purge = \"*\"`, `restart = \"nodes\"` and `flush = \"shared-tier\"`";
-                    return refused(format!("the event of a fleet is one of {kinds}"));
-                }
-            };
-            events.push(FleetEvent { at, kind });
-        }
-        Ok(events)
+        };
+        let events = within_load(&self.event, lasts, |event| event.at.0.0, kind)?;
+        Ok(events.into_iter().map(|(at, kind)| FleetEvent { at, kind }).collect())
     }
 }
 

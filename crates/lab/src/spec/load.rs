@@ -181,9 +181,18 @@ struct WritesTable {
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(inline))]
-enum InvalidateName {
+pub(super) enum InvalidateName {
     Hard,
     Soft,
+}
+
+impl InvalidateName {
+    pub(super) fn read(self) -> Invalidation {
+        match self {
+            Self::Hard => Invalidation::Hard,
+            Self::Soft => Invalidation::Soft,
+        }
+    }
 }
 
 /// The parsed table. The arm supplies the target of an open load.
@@ -350,11 +359,7 @@ fn writes(table: &Spanned<WritesTable>) -> Result<Writes, TomlError> {
     if every < Duration::from_micros(1) {
         return Err(TomlError::new("writes come one after the other: 1us apart or more", Some(table.span())));
     }
-    let invalidation = match invalidate {
-        InvalidateName::Hard => Invalidation::Hard,
-        InvalidateName::Soft => Invalidation::Soft,
-    };
-    Ok(Writes { every, invalidation })
+    Ok(Writes { every, invalidation: invalidate.read() })
 }
 
 fn other(key: &str, span: Span, of: &str, this: &str) -> TomlError {

@@ -272,6 +272,7 @@ schemas! {
             },
         ],
     });
+    PurgeForms: |_: &mut _| json_schema!({ "anyOf": [{ "const": "*" }, { "type": "integer", "minimum": 1 }] });
     /// A file, a recipe or several. `docs/reference/recipes.md` has the keys.
     RecipeForms: |_: &mut _| json_schema!({
         "anyOf": [{ "type": "string" }, { "type": "object" }, { "type": "array", "items": { "type": "object" } }],

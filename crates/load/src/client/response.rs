@@ -134,9 +134,9 @@ pub(crate) struct BodySizes {
 
 impl BodySizes {
     /// The statement of the origin, with the body that arrived.
-    pub(crate) fn compared_with(&self, stated: Option<StatedAnswer>) -> Option<StatedAnswer> {
+    pub(crate) fn compared_with(&self, stated: Option<StatedAnswer>) -> Option<Box<StatedAnswer>> {
         let body = self.crc32.map(|crc32| (self.bytes, crc32));
-        stated.map(|stated| StatedAnswer { body, ..stated })
+        stated.map(|stated| Box::new(StatedAnswer { body, ..stated }))
     }
 }
 

@@ -1,4 +1,6 @@
-use stockade_record::statement::{BodyStatement, DELAY_FIELD, STATEMENT_FIELD, TIME_FIELD};
+use stockade_record::statement::{
+    BodyStatement, DELAY_FIELD, FieldStatement, OWNER_FIELD, STATEMENT_FIELD, TIME_FIELD, VARIANT_FIELD,
+};
 
 use super::*;
 
@@ -12,6 +14,8 @@ fn answer(sent_after_s: f64, age_s: Option<u64>) -> StatedAnswer {
         statement: Statement { status: 200, body, freshness },
         made: Duration::from_secs(MADE_S),
         delay: Duration::ZERO,
+        owner: None,
+        variant: None,
         has_validator: false,
         age_s,
         may_be_fallback: false,
@@ -120,6 +124,31 @@ fn body_is_compared_by_its_length_and_its_checksum() {
 }
 
 #[test]
+fn response_to_another_user_or_of_another_variant_is_false() {
+    use Violation::{WrongOwner, WrongVariant};
+    let field = |stated, sent_crc32| {
+        Some(ComparedField {
+            stated: FieldStatement { name: "cookie".into(), values_crc32: stated },
+            sent_crc32,
+        })
+    };
+    for (stated, sent, foreign, other_variant) in [
+        (Some(1), Some(1), false, false),
+        (Some(1), Some(2), true, true),
+        (Some(1), None, true, true),
+        (None, Some(2), false, true),
+        (None, None, false, false),
+    ] {
+        let answer =
+            StatedAnswer { owner: field(stated, sent), variant: field(stated, sent), ..answer(0.0, None) };
+        let found = [WrongOwner, WrongVariant].map(|violation| finding(&answer, 200, violation));
+        assert_eq!(found, [Some(foreign), Some(other_variant)], "{stated:?} {sent:?}");
+    }
+    let found = [WrongOwner, WrongVariant].map(|violation| finding(&answer(0.0, None), 200, violation));
+    assert_eq!(found, [None, None], "a page for all");
+}
+
+#[test]
 fn status_is_the_one_that_the_origin_sent() {
     for (stated, status, expected) in [
         (200, 200, false),
@@ -155,6 +184,10 @@ fn answer_without_a_valid_statement_is_not_checked() {
     assert_eq!((whole.delay, whole.has_validator), (Duration::from_millis(1_500), true));
     assert!(read(&[time, sent, ("last-modified", "x")]).unwrap().has_validator);
     assert!(!read(&[time, sent, ("cache-control", "x")]).unwrap().has_validator);
+    let fields = read(&[time, sent, (OWNER_FIELD, "cookie 0a"), (VARIANT_FIELD, "x-kind -")]).unwrap();
+    let crc32s = [fields.owner, fields.variant].map(|field| field.unwrap().stated.values_crc32);
+    assert_eq!(crc32s, [Some(10), None]);
+    assert_eq!(read(&[time, sent, (OWNER_FIELD, "cookie")]).unwrap().owner, None);
 }
 
 #[test]
@@ -162,7 +195,7 @@ fn kinds_that_applied_are_counted_and_the_first_example_stays() {
     let mut tally = AnswerTally::default();
     assert_eq!(tally.audit(), None);
     let (good, old) = (answer(0.0, None), answer(60.0, Some(60)));
-    for (answer, request) in [(good, "GET /good"), (old, "GET /old"), (old, "GET /later")] {
+    for (answer, request) in [(good, "GET /good"), (old.clone(), "GET /old"), (old, "GET /later")] {
         tally.record(&answer, 200, TOOK);
         tally.explain(&answer, 200, TOOK, || request.to_owned());
     }

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::stages::Stages;
 
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 12] = [
     "origin",
     "body",
     "random_content",
@@ -36,6 +36,8 @@ const KEYS: [&str; 10] = [
     "etag",
     "last_modified",
     "version_every",
+    "owner",
+    "variant",
 ];
 const CONTENT_KEYS: [&str; 3] = ["origin", "body", "random_content"];
 const ROUTE_DEFAULT: &str = "/*";
@@ -148,8 +150,20 @@ fn parse_recipe(
         headers,
         stages: stages.map_or(Ok(Stages::default()), |value| parse_stages(value, whole_text, files))?,
         capacity: fields.get("capacity").map(parse_capacity).transpose()?,
+        owner: fields.get("owner").map(|value| parse_field_name("owner", value)).transpose()?,
+        variant: fields.get("variant").map(|value| parse_field_name("variant", value)).transpose()?,
         version_every: fields.get("version_every").map(parse_version_every).transpose()?,
         json: complete_json(recipe_text, fields)?,
+    })
+}
+
+/// Parses the name of a field of requests.
+fn parse_field_name(key: &str, value: &Value<'_>) -> Result<HeaderName, RecipeProblem> {
+    let help = "write the name of a field of requests, such as `cookie` or `accept-language`";
+    let Value::StringLit(literal) = value else { return Err(wrong_type(key, value, help)) };
+    literal.value.parse().map_err(|_| {
+        let message = format!("`{}` is not the name of a field", abbreviate(&literal.value));
+        RecipeProblem::new(message, help, span(value))
     })
 }
 

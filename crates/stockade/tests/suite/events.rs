@@ -97,6 +97,40 @@ fn proxy_forgets_a_purged_page_and_starts_again_cold() {
 }
 
 #[test]
+fn engine_loads_purged_keys_once_more() {
+    let sandbox = Sandbox::new();
+    let text = "title = \"Purges\"\n[target]\nkind = \"engine\"\n[origin]\nsource = \"simulated:50\"\nlatency = \"20ms\"\n\
+         [cache]\nttl = \"1h\"\n[load]\nrate = \"1000/s\"\nduration = \"10s\"\n\
+         [[arm]]\nname = \"hard\"\ncache.strategy = \"stampede\"\n\
+         [[arm]]\nname = \"soft\"\ncache.strategy = \"stampede\"\ncache.swr = \"1m\"\n\
+         event = [{ at = \"5s\", purge = \"*\", invalidate = \"soft\" }]\n\
+         [[event]]\nat = \"8s\"\npurge = 1\n[[event]]\nat = \"5s\"\npurge = \"*\"\n\
+         [[hypothesis]]\ntext = \"each purged key is loaded once\"\nexpect = [\n\
+         \"hard.source_loads == 101\", \"soft.source_loads == 100\", \"audit.after_purge == 0\",\n\
+         \"hard.coalesced > 0\", \"soft.stale > 0\", \"success == 1\",\n]\n";
+    let file = sandbox.file("purges.toml", text);
+    let output = sandbox.stockade(&["run", &file, "--format", "json", "--out", "record"]);
+    assert_eq!(output.code, 0, "{output:?}");
+    assert_eq!(done(&first_run(&sandbox)), ["purge *", "purge key 1"]);
+    for (arm, event) in [("hard", "purge *"), ("soft", "purge *, soft")] {
+        let shown = sandbox.stockade(&["report", "record"]).stdout;
+        assert!(shown.contains(&format!("{arm}: {event} at 5s")), "{shown}");
+    }
+    for (from, to, words) in [
+        (
+            "purge = 1",
+            "purge = 51",
+            "an event purges key 51, and the load is for 50 keys: write a number up to 50",
+        ),
+        ("purge = 1", "purge = 0", "write \"*\" for all keys, or the number of a key, from 1"),
+        ("at = \"8s\"", "at = \"10s\"", "the load is over after 10s: write an earlier `at`"),
+    ] {
+        let file = sandbox.file("wrong.toml", &text.replace(from, to));
+        sandbox.stockade(&["run", &file]).assert_refused(2, &[words]);
+    }
+}
+
+#[test]
 fn refused_purge_makes_the_load_invalid() {
     let sandbox = Sandbox::new();
     let text = format!(

@@ -60,6 +60,43 @@ fn false_answers_of_a_misconfigured_nginx_are_counted_with_an_example() {
 }
 
 #[test]
+fn page_of_another_user_or_variant_is_counted() {
+    let sandbox = Sandbox::new();
+    let [right, mixes, origin] = [(); 3].map(|()| free_port().expect("a port"));
+    let arms = [
+        nginx(&sandbox, "right", [right, origin], ""),
+        nginx(&sandbox, "mixes", [mixes, origin], "proxy_ignore_headers Vary;"),
+    ];
+    let users = ["ann", "bob"].map(|user| {
+        ["de", "en"].map(|language| {
+            format!("GET http://127.0.0.1/page\nCookie: id={user}\nAccept-Language: {language}\n\n")
+        })
+    });
+    sandbox.file("users.txt", &users.concat().concat());
+    let text = format!(
+        "title = \"Users\"\n[target]\nkind = \"url\"\n[origin]\nlisten = \"127.0.0.1:{origin}\"\n\
+         recipe = [{{ route = \"/*\", body = \"a page\", stages = [{{ at = 0 }}], owner = \"cookie\", variant = \"accept-language\",\n\
+         headers = {{ cache-control = \"max-age=60\", vary = \"cookie, accept-language\" }} }}]\n\
+         [load]\nrate = \"100/s\"\nduration = \"2s\"\ntargets = {{ file = \"users.txt\" }}\n{}\n\
+         [[hypothesis]]\ntext = \"Vary tells users apart\"\nexpect = [\n\
+         \"right.audit.wrong_owner == 0\", \"right.audit.wrong_variant == 0\",\n\
+         \"mixes.audit.wrong_owner > 0.4 * mixes.requests\", \"mixes.audit.wrong_variant > 0.4 * mixes.requests\",\n]\n",
+        arms.concat()
+    );
+    let file = sandbox.file("users.toml", &text);
+    let output = sandbox.stockade(&["run", &file, "--format", "json"]);
+    assert!([0, 98].contains(&output.code), "{output:?}");
+    let report: Value = serde_json::from_str(&output.stdout).expect("JSON");
+    assert_eq!(report["hypotheses"][0]["verdict"], "supported", "{report}");
+    let examples = &report["arms"]["mixes"]["audit"]["examples"];
+    for (kind, field) in [("wrong_owner", "cookie"), ("wrong_variant", "accept-language")] {
+        let answer = examples[kind]["answer"].as_str().expect("words");
+        assert!(answer.ends_with(&format!("made for a request with another `{field}`")), "{answer}");
+    }
+    assert!(!report.to_string().contains("id=bob"), "values of cookies are in no report");
+}
+
+#[test]
 fn earlier_name_of_a_metric_names_the_present_one() {
     let sandbox = Sandbox::new();
     let text = "title = \"t\"\n[target]\nkind = \"engine\"\n[load]\nrate = \"10/s\"\nduration = \"1s\"\n[[arm]]\nname = \"a\"\n\

@@ -7,15 +7,11 @@ use stockade_cache::spec::{
     TomlError,
     value::{DurationValue, TextValue},
 };
-use stockade_model::units::format_duration;
 use stockade_record::record::Role;
 use toml::Spanned;
 
-use super::method_and_path;
+use super::{super::event::within_load, method_and_path};
 use crate::http::{EventAction, EventRequest, LoadEvent};
-
-/// A bound: each event has a thread.
-const EVENTS_MAX: usize = 100;
 
 /// Something that happens during the load: one of `purge`, `write`, `exec`, `restart`, `reload`, `kill` and `freeze`.
 #[derive(Deserialize)]
@@ -76,23 +72,12 @@ pub(super) fn read(
     known: KnownProcesses,
     ends: Duration,
 ) -> Result<Vec<LoadEvent>, TomlError> {
-    if let Some(event) = events.get(EVENTS_MAX) {
-        let message = format!("a load has at most {EVENTS_MAX} events");
-        return Err(TomlError::new(message, Some(event.span())));
-    }
-    let read = events.iter().map(|event| {
-        let wrong = |message: String| TomlError::new(message, Some(event.span()));
-        let at = event.get_ref().at.0.0;
-        if at >= ends {
-            let ends = format_duration(ends);
-            return Err(wrong(format!("the load is over after {ends}: write an earlier `at`")));
-        }
-        let action = event.get_ref().action().map_err(&wrong)?;
-        known.refuse(&action).map_or(Ok(LoadEvent { at, action }), |message| Err(wrong(message)))
-    });
-    let mut events = read.collect::<Result<Vec<_>, _>>()?;
-    events.sort_by_key(|event| event.at);
-    Ok(events)
+    let read = |event: &EventTable| {
+        let action = event.action()?;
+        known.refuse(&action).map_or(Ok(Some(action)), Err)
+    };
+    let events = within_load(events, ends, |event| event.at.0.0, read)?;
+    Ok(events.into_iter().map(|(at, action)| LoadEvent { at, action }).collect())
 }
 
 impl EventTable {

@@ -149,7 +149,7 @@ impl ResponseReader {
                 outcome: self.head.cache.map(|report| report.outcome),
                 may_be_stale: self.head.cache.is_some_and(|report| report.may_be_stale),
                 deviation: self.head.deviation,
-                stated: sizes.compared_with(self.head.stated),
+                stated: sizes.compared_with(self.head.stated.take()),
             },
             keeps_alive: self.head.keeps_alive && self.state != ReadState::UntilClose,
             location: self.head.location.take(),

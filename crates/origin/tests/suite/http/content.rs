@@ -124,6 +124,27 @@ fn version_has_its_own_number_time_and_tag() {
 }
 
 #[test]
+fn answers_state_the_fields_of_their_user_and_variant() {
+    let recipe = r#"{"body": "x", "stages": [{"at": 0}], "owner": "cookie", "variant": "accept-language"}"#;
+    let origin = start(recipe);
+    let of = |lines: &str| {
+        let reply = request(origin.address, "GET", "/", lines, "").unwrap();
+        [reply.header("stockade-owner"), reply.header("stockade-variant")].map(str::to_owned)
+    };
+    assert_eq!(of(""), ["cookie -", "accept-language -"]);
+    let [ann, german] = of("Cookie: id=ann\r\nAccept-Language: de\r\n");
+    let [bob, again] = of("Cookie: id=bob\r\nAccept-Language: de\r\n");
+    assert_ne!(ann, bob);
+    assert_eq!(german, again);
+    assert!(ann.starts_with("cookie ") && german.starts_with("accept-language "), "{ann}, {german}");
+    assert_eq!(of("Cookie: id=ann\r\nAccept-Language: de\r\n"), [ann, german]);
+    assert_eq!(
+        get(start(r#"{"body": "x", "stages": [{"at": 0}]}"#).address, "/").header("stockade-owner"),
+        ""
+    );
+}
+
+#[test]
 fn answers_state_what_the_origin_sent() {
     let headers = r#""headers": {"cache-control": "max-age=60, stale-while-revalidate=5"}"#;
     let plain = format!(

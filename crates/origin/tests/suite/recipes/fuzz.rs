@@ -45,6 +45,8 @@ fn jumbled_recipe() -> impl Strategy<Value = Value> {
             "etag",
             "last_modified",
             "version_every",
+            "owner",
+            "variant",
             "at",
             "status",
             "latency",
@@ -114,6 +116,7 @@ fn valid_recipe() -> impl Strategy<Value = Value> {
             json!({
                 key: content, "stages": stages, "headers": headers, "route": route, "capacity": capacity,
                 "etag": etag, "last_modified": last_modified, "version_every": every,
+                "owner": etag.map(|_| "cookie"), "variant": last_modified.then_some("Accept-Language"),
             })
         },
     )

@@ -29,10 +29,12 @@ fn absent_keys_have_defaults() {
     assert_eq!(recipe.content, Content::Template(vec![TemplatePart::Text("a".to_owned())]));
     assert!(recipe.headers.is_empty() && recipe.stages.last().is_none());
     assert_eq!((recipe.capacity, recipe.version_every), (None, None));
+    assert_eq!((recipe.owner, recipe.variant), (None, None));
     assert!(!recipe.etag && !recipe.last_modified);
 
     let all_null = r#"{"body": "a", "origin": null, "random_content": null, "headers": null, "stages": null,
-        "route": null, "capacity": null, "etag": null, "last_modified": null, "version_every": null}"#;
+        "route": null, "capacity": null, "etag": null, "last_modified": null, "version_every": null,
+        "owner": null, "variant": null}"#;
     let json = parse_one(all_null).json;
     assert_eq!(json["headers"], serde_json::json!({}));
     assert_eq!(json["stages"], serde_json::json!([]));
@@ -57,7 +59,7 @@ fn absent_keys_have_defaults() {
 fn capacity_versions_and_rates_are_parsed() {
     let recipe = parse_one(
         r#"{"body": "<<version>>: <<1kb>>", "capacity": {"workers": 8, "queue": 0}, "etag": true,
-            "last_modified": true, "version_every": "1.5s",
+            "last_modified": true, "version_every": "1.5s", "owner": "Cookie", "variant": "accept-language",
             "headers": {"Content-Length": "7", "transfer-encoding": "chunked", "X-Name": "né"},
             "stages": [{"at": 0, "byte_rate": "64kb/s"}]}"#,
     );
@@ -65,6 +67,7 @@ fn capacity_versions_and_rates_are_parsed() {
     assert_eq!(recipe.content, Content::Template(parts));
     assert_eq!(recipe.capacity, Some(Capacity { workers: 8, queue: 0 }));
     assert!(recipe.etag && recipe.last_modified);
+    assert_eq!([recipe.owner.unwrap(), recipe.variant.unwrap()], ["cookie", "accept-language"]);
     assert_eq!(recipe.version_every, Some(Duration::from_millis(1_500)));
     let headers: Vec<_> =
         recipe.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
