@@ -62,7 +62,8 @@ fn nginx_with_a_lock_coalesces() {
     write(&stock.replace("{origin}", "{orgin}"));
     audit(&["--preset", "nginx"]).assert_refused(2, &["my-nginx.conf: line 17", "did you mean `origin`?"]);
     write(&stock.replace("{listen}", "8080"));
-    audit(&["--preset", "nginx"]).assert_refused(2, &["my-nginx.conf: it has no `{listen}`", "`listen {listen};`"]);
+    audit(&["--preset", "nginx"])
+        .assert_refused(2, &["my-nginx.conf: it has no `{listen}`", "`listen {listen};`"]);
     audit(&["http://localhost:8080"]).assert_refused(2, &["--preset"]);
 }
 
