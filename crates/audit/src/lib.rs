@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! users --> the cache --> the origin, which runs a script: each question has paths of its own
-//!   '------- what both saw --> an answer with a mark, evidence and a remedy
+//!   '------- what both saw --> an answer with a mark, evidence and perhaps a remedy
 //! ```
 
 #![allow(missing_docs, reason = "used by this workspace alone; a comment states what a name cannot")]
@@ -21,6 +21,7 @@ pub mod report;
 mod server_identity;
 mod setup;
 mod stamp;
+mod template;
 mod truth;
 mod users;
 
@@ -34,4 +35,5 @@ pub use questions::{Question, questions};
 pub use server_identity::ServerIdentity;
 pub use setup::{AuditError, AuditOrigin, AuditReport, Examination};
 pub use stockade_services::ServiceError;
+pub use template::{Template, TemplateFault};
 pub use truth::{Example, Truth, Violation};

@@ -3,11 +3,14 @@
 use std::{
     fs::{self, OpenOptions},
     io::{self, Write as _},
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr},
     path::Path,
 };
 
-use crate::control::{Purge, StartedCache};
+use crate::{
+    control::{Purge, StartedCache},
+    template::{Template, TemplateFault, Values},
+};
 use stockade_model::{named, registry::Registry};
 use stockade_services::{ProgramServer, ServiceError, Signal, path_or_name};
 
@@ -19,7 +22,9 @@ pub struct Preset {
     reload: Option<Signal>,
     /// The request that removes a page, if its configuration allows one.
     purge: Option<&'static str>,
-    /// Writes its configuration into a folder and returns its command.
+    /// Its stock configuration, with placeholders.
+    stock: &'static str,
+    /// Writes the configuration into the folder of the server and returns the command.
     configure: fn(Settings<'_>) -> io::Result<Vec<String>>,
 }
 
@@ -32,6 +37,7 @@ pub static PRESETS: Registry<Preset> = Registry::new(&[
         summary: "proxy_cache with its defaults (Debian: nginx)",
         reload: Some(Signal::HUP),
         purge: None,
+        stock: include_str!("../presets/nginx.conf"),
         configure: nginx,
     },
     Preset {
@@ -39,6 +45,7 @@ pub static PRESETS: Registry<Preset> = Registry::new(&[
         summary: "the built-in VCL (Debian: varnish)",
         reload: None,
         purge: None,
+        stock: include_str!("../presets/varnish.vcl"),
         configure: varnish,
     },
     Preset {
@@ -46,6 +53,7 @@ pub static PRESETS: Registry<Preset> = Registry::new(&[
         summary: "cache-use and cache-store (Debian: haproxy)",
         reload: None,
         purge: None,
+        stock: include_str!("../presets/haproxy.cfg"),
         configure: haproxy,
     },
     Preset {
@@ -53,6 +61,7 @@ pub static PRESETS: Registry<Preset> = Registry::new(&[
         summary: "an accelerator with its defaults (Debian: squid)",
         reload: Some(Signal::HUP),
         purge: None,
+        stock: include_str!("../presets/squid.conf"),
         configure: squid,
     },
     Preset {
@@ -60,6 +69,7 @@ pub static PRESETS: Registry<Preset> = Registry::new(&[
         summary: "the files of its package (Debian: trafficserver)",
         reload: None,
         purge: None,
+        stock: include_str!("../presets/trafficserver.config"),
         configure: traffic_server,
     },
     Preset {
@@ -67,25 +77,39 @@ pub static PRESETS: Registry<Preset> = Registry::new(&[
         summary: "stockade proxy with its defaults",
         reload: Some(Signal::HUP),
         purge: Some("PURGE {url}"),
+        stock: include_str!("../presets/stockade.toml"),
         configure: stockade,
     },
 ]);
 
-/// The values in a configuration.
-struct Settings<'a> {
-    folder: &'a Path,
-    port: u16,
-    origin: SocketAddr,
-}
-
 impl Preset {
-    /// Starts the server.
+    /// Starts the server with its stock configuration.
     ///
     /// # Errors
     /// The program is missing or does not start.
     pub fn start(&self, origin: SocketAddr) -> Result<StartedCache, ServiceError> {
-        let configure = |folder: &Path, port| (self.configure)(Settings { folder, port, origin });
+        self.start_with(&Template::stock(self.stock), origin)
+    }
+
+    /// Starts the server with this configuration.
+    ///
+    /// # Errors
+    /// The program is missing or does not start.
+    pub fn start_with(&self, template: &Template, origin: SocketAddr) -> Result<StartedCache, ServiceError> {
+        let configure = |folder: &Path, port| {
+            let listen = (Ipv4Addr::LOCALHOST, port).into();
+            let text = template.filled(&Values { folder, listen, origin });
+            (self.configure)(Settings { folder, listen, text: &text })
+        };
         Ok(StartedCache::new(ProgramServer::start(self.name, configure)?, self.reload))
+    }
+
+    /// A configuration in place of the stock one.
+    ///
+    /// # Errors
+    /// It has an unknown placeholder, or lacks one.
+    pub fn template(&self, text: String) -> Result<Template, TemplateFault> {
+        Template::checked(text, self.stock)
     }
 
     /// The request that removes a page, if its configuration allows one.
@@ -95,104 +119,51 @@ impl Preset {
     }
 }
 
+/// The configuration of a server, and its places.
+struct Settings<'a> {
+    folder: &'a Path,
+    listen: SocketAddr,
+    text: &'a str,
+}
+
+impl Settings<'_> {
+    /// Writes the configuration into a file, and returns its path.
+    fn written(&self, name: &str) -> io::Result<String> {
+        let path = self.folder.join(name);
+        fs::write(&path, self.text)?;
+        Ok(path.to_string_lossy().into_owned())
+    }
+}
+
 fn command(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-fn nginx(Settings { folder, port, origin }: Settings<'_>) -> io::Result<Vec<String>> {
-    let configuration = format!(
-        "daemon off;
-user root;
-pid pid;
-error_log stderr;
-events {{ worker_connections 4096; }}
-http {{
-access_log off;
-client_body_temp_path client_body;
-proxy_temp_path proxy;
-fastcgi_temp_path fastcgi;
-uwsgi_temp_path uwsgi;
-scgi_temp_path scgi;
-proxy_cache_path cache keys_zone=pages:10m;
-server {{
-listen 127.0.0.1:{port};
-location / {{ proxy_pass http://{origin}; proxy_cache pages; }}
-}}
-}}
-"
-    );
-    fs::write(folder.join("nginx.conf"), configuration)?;
-    let folder = folder.to_string_lossy();
-    Ok(command(&[path_or_name("/usr/sbin/nginx"), "-p", &folder, "-e", "stderr", "-c", "nginx.conf"]))
+fn nginx(settings: Settings<'_>) -> io::Result<Vec<String>> {
+    let (file, folder) = (settings.written("nginx.conf")?, settings.folder.to_string_lossy());
+    Ok(command(&[path_or_name("/usr/sbin/nginx"), "-p", &folder, "-e", "stderr", "-c", &file]))
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "other servers write files")]
-fn varnish(Settings { folder, port, origin }: Settings<'_>) -> io::Result<Vec<String>> {
-    let (listen, origin) = (format!("127.0.0.1:{port}"), origin.to_string());
-    let work = folder.join("varnish").to_string_lossy().into_owned();
-    let varnishd = path_or_name("/usr/sbin/varnishd");
-    Ok(command(&[
-        varnishd,
-        "-F",
-        "-j",
-        "none",
-        "-a",
-        &listen,
-        "-b",
-        &origin,
-        "-n",
-        &work,
-        "-s",
-        "malloc,256m",
-    ]))
+/// Lines of the VCL file that begin with `# varnishd` have arguments of the program.
+fn varnish(settings: Settings<'_>) -> io::Result<Vec<String>> {
+    let (file, listen) = (settings.written("varnish.vcl")?, settings.listen.to_string());
+    let folder = settings.folder.join("varnish");
+    let fixed = ["-F", "-j", "none", "-a", &listen, "-f", &file, "-n", &folder.to_string_lossy()];
+    let more = settings.text.lines().filter_map(|line| line.strip_prefix("# varnishd "));
+    let words = [path_or_name("/usr/sbin/varnishd")].into_iter().chain(fixed).chain(["-s", "malloc,256m"]);
+    Ok(command(&words.chain(more.flat_map(str::split_whitespace)).collect::<Vec<_>>()))
 }
 
-fn haproxy(Settings { folder, port, origin }: Settings<'_>) -> io::Result<Vec<String>> {
-    let configuration = format!(
-        "defaults
-mode http
-timeout connect 5s
-timeout client 60s
-timeout server 60s
-cache pages
-total-max-size 64
-max-age 3600
-frontend clients
-bind 127.0.0.1:{port}
-http-request cache-use pages
-http-response cache-store pages
-default_backend origin
-backend origin
-server origin {origin}
-"
-    );
-    let file = folder.join("haproxy.cfg");
-    fs::write(&file, configuration)?;
-    Ok(command(&[path_or_name("/usr/sbin/haproxy"), "-db", "-f", &file.to_string_lossy()]))
+fn haproxy(settings: Settings<'_>) -> io::Result<Vec<String>> {
+    Ok(command(&[path_or_name("/usr/sbin/haproxy"), "-db", "-f", &settings.written("haproxy.cfg")?]))
 }
 
-fn squid(Settings { folder, port, origin }: Settings<'_>) -> io::Result<Vec<String>> {
-    let (at, origin_port) = (folder.to_string_lossy(), origin.port());
-    let configuration = format!(
-        "http_port 127.0.0.1:{port} accel defaultsite=localhost
-cache_peer {} parent {origin_port} 0 no-query originserver name=origin
-http_access allow all
-cache_peer_access origin allow all
-pid_filename {at}/pid
-cache_log {at}/cache.log
-access_log none
-coredump_dir {at}
-visible_hostname localhost
-shutdown_lifetime 1 seconds
-",
-        origin.ip()
-    );
-    let file = folder.join("squid.conf");
-    fs::write(&file, configuration)?;
-    Ok(command(&[path_or_name("/usr/sbin/squid"), "--foreground", "-f", &file.to_string_lossy()]))
+fn squid(settings: Settings<'_>) -> io::Result<Vec<String>> {
+    Ok(command(&[path_or_name("/usr/sbin/squid"), "--foreground", "-f", &settings.written("squid.conf")?]))
 }
 
-fn traffic_server(Settings { folder, port, origin }: Settings<'_>) -> io::Result<Vec<String>> {
+/// A line `[FILE]` begins the text of a file. The lines of `records.config` are added to those of the package, the others replace them.
+fn traffic_server(Settings { folder, text, .. }: Settings<'_>) -> io::Result<Vec<String>> {
     let at = folder.to_string_lossy();
     let [etc, runroot] = ["etc", "runroot.yaml"].map(|name| folder.join(name));
     for name in ["etc", "run", "logs", "cache"] {
@@ -222,33 +193,38 @@ cachedir: {at}/cache
     );
     fs::write(&runroot, folders)?;
     fs::write(etc.join("storage.config"), format!("{at}/cache 256M\n"))?;
-    fs::write(etc.join("remap.config"), format!("map / http://{origin}/\n"))?;
-    let records = format!(
-        "CONFIG proxy.config.http.server_ports STRING {port}:ip-in=127.0.0.1
-CONFIG proxy.config.admin.user_id STRING #-1
-"
-    );
-    OpenOptions::new().append(true).open(etc.join("records.config"))?.write_all(records.as_bytes())?;
+    for (name, lines) in sections(text, "records.config") {
+        let is_added = name == "records.config";
+        let mut file = OpenOptions::new()
+            .create(true)
+            .append(is_added)
+            .write(true)
+            .truncate(!is_added)
+            .open(etc.join(Path::new(name).file_name().unwrap_or_default()))?;
+        file.write_all(lines.as_bytes())?;
+    }
     Ok(command(&["traffic_server", &format!("--run-root={}", runroot.display())]))
 }
 
+/// The parts of a text by the names in their first lines, such as `[remap.config]`. `first` is the name of the part without such a line.
+fn sections<'a>(text: &'a str, first: &'a str) -> Vec<(&'a str, String)> {
+    let mut sections = vec![(first, String::new())];
+    for line in text.lines() {
+        match line.trim().strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
+            Some(name) => sections.push((name, String::new())),
+            None => sections.iter_mut().next_back().into_iter().for_each(|(_, lines)| {
+                lines.push_str(line);
+                lines.push('\n');
+            }),
+        }
+    }
+    sections
+}
+
 /// The proxy of the program that runs the audit.
-fn stockade(Settings { folder, port, origin }: Settings<'_>) -> io::Result<Vec<String>> {
-    let configuration = format!(
-        "listen = [\"127.0.0.1:{port}\"]
-
-[[origin]]
-url = \"http://{origin}\"
-
-[admin]
-listen = \"127.0.0.1:0\"
-purge_from = [\"127.0.0.1\"]
-"
-    );
-    let file = folder.join("stockade.toml");
-    fs::write(&file, configuration)?;
-    let program = std::env::current_exe()?;
-    Ok(command(&[&program.to_string_lossy(), "proxy", "--config", &file.to_string_lossy()]))
+fn stockade(settings: Settings<'_>) -> io::Result<Vec<String>> {
+    let (program, file) = (std::env::current_exe()?, settings.written("stockade.toml")?);
+    Ok(command(&[&program.to_string_lossy(), "proxy", "--config", &file]))
 }
 
 impl std::fmt::Debug for Preset {

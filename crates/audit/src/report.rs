@@ -95,8 +95,8 @@ impl AuditReport {
             .join(", ")
     }
 
-    fn remedy(&self, question: &Question) -> Option<&'static str> {
-        self.remedies.get(question.id).copied()
+    fn remedy(&self, question: &Question) -> Option<&str> {
+        self.remedies.get(question.id).map(AsRef::as_ref)
     }
 
     /// The wrong answers, then the weak ones; of equals first those with a remedy.

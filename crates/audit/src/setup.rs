@@ -1,6 +1,6 @@
 //! An audit: the origin, the users, the questions one after another, and the report.
 
-use std::{collections::BTreeMap, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::BTreeMap, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
 use stockade_http::{client::HttpUrl, tls::TrustError};
@@ -94,7 +94,7 @@ pub struct AuditReport {
     pub not_asked: Vec<&'static Question>,
     pub truth: Truth,
     /// The remedy for each answer by the question's id, in the words of the server.
-    pub remedies: BTreeMap<&'static str, &'static str>,
+    pub remedies: BTreeMap<&'static str, Cow<'static, str>>,
 }
 
 impl AuditOrigin {

@@ -2,12 +2,12 @@
 
 pub mod record;
 
-use std::{net::Ipv4Addr, sync::Arc};
+use std::{fs, net::Ipv4Addr, path::Path, sync::Arc};
 
 use http::Uri;
 use stockade_audit::{
-    AuditComparison, AuditError, AuditOrigin, AuditReport, Control, Examination, FailingAnswer, Mark,
-    StartedCommand,
+    AuditComparison, AuditError, AuditOrigin, AuditReport, Control, Examination, FailingAnswer, Mark, Preset,
+    StartedCommand, Template,
     report::{self, ReportOptions},
 };
 use stockade_http::{
@@ -53,8 +53,12 @@ async fn examine(args: &AuditArgs, id: String) -> Result<AuditReport, CommandErr
     let mut control = Control { purge, server: None, reset, reload };
     let (origin, url) = match args.preset {
         Some(preset) => {
+            let template = args.config.as_deref().map(|path| template(preset, path)).transpose()?;
             let origin = AuditOrigin::start((Ipv4Addr::LOCALHOST, 0).into(), id, Live::new())?;
-            let server = preset.start(origin.address())?;
+            let server = match &template {
+                Some(template) => preset.start_with(template, origin.address())?,
+                None => preset.start(origin.address())?,
+            };
             let url = format!("http://127.0.0.1:{}", server.port());
             say!("{}: {url}, origin: http://{}", preset.name, origin.address());
             control.purge = control.purge.or_else(|| preset.purge());
@@ -80,6 +84,13 @@ async fn examine(args: &AuditArgs, id: String) -> Result<AuditReport, CommandErr
 
 fn progress(group: &str) {
     say!("{group} ...");
+}
+
+/// The configuration of a user for a preset.
+fn template(preset: &Preset, path: &Path) -> Result<Template, CommandError> {
+    let refused = |reason: String| CommandError::Usage(format!("{}: {reason}", path.display()));
+    let text = fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
+    preset.template(text).map_err(|fault| refused(fault.to_string()))
 }
 
 /// The URL of the cache, which has to be on this machine or allowed.

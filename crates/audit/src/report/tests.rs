@@ -45,7 +45,7 @@ pub(crate) fn report() -> AuditReport {
         ask: Vec::new(),
         not_asked: vec![&PURGED, &RESTARTED],
         truth,
-        remedies: [("herd.cold", "proxy_cache_lock on;")].into(),
+        remedies: [("herd.cold", "proxy_cache_lock on;".into())].into(),
     }
 }
 

@@ -19,6 +19,9 @@ pub struct AuditArgs {
     /// Start an installed server as the cache
     #[arg(long, value_name = "NAME", value_parser = named(&PRESETS))]
     pub preset: Option<&'static Preset>,
+    /// Configuration of the preset, with the placeholders `{listen}` and `{origin}` [default: the stock configuration]
+    #[arg(long, value_name = "FILE", requires = "preset")]
+    pub config: Option<PathBuf>,
     /// Address of the origin, which the audit plays; port 0: any free port
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9080", value_parser = address)]
     pub origin_listen: SocketAddr,
@@ -65,6 +68,7 @@ pub const EXIT_CODES: [(u8, &str); 5] = [
 
 const EXAMPLES: &str = "Examples:
   stockade audit --preset nginx
+  stockade audit --preset nginx --config my-nginx.conf
   stockade audit http://127.0.0.1:8080 --origin-listen 127.0.0.1:9080 --fail-on wrong";
 
 fn after_help() -> String {

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::support::Sandbox;
+use crate::support::{Sandbox, root};
 
 /// The report of an audit.
 fn audited(sandbox: &Sandbox, preset: &str, more: &[&str], code: i32) -> Value {
@@ -47,6 +47,24 @@ fn nginx_does_not_coalesce_by_default() {
     assert_answer(answers, "herd.uncacheable", "best", 50);
     let remedy = answers.as_array().into_iter().flatten().find(|answer| answer["id"] == "herd.cold");
     assert_eq!(remedy.expect("an answer")["remedy"], "proxy_cache_lock on;");
+}
+
+/// The remedies of the answers above in a file of the user.
+#[test]
+fn nginx_with_a_lock_coalesces() {
+    let sandbox = Sandbox::new();
+    let stock = fs::read_to_string(root().join("crates/audit/presets/nginx.conf")).expect("a file");
+    let write = |text: &str| sandbox.file("my-nginx.conf", text);
+    let config = write(&stock.replace("proxy_cache pages;", "proxy_cache pages; proxy_cache_lock on;"));
+    let options = ["--config", &config, "--ask", "herd.cold", "--no-record"];
+    assert_answer(&audited(&sandbox, "nginx", &options, 0)["answers"], "herd.cold", "best", 1);
+    let audit = |more: &[&str]| sandbox.stockade(&[&["audit", "--config", &config], more].concat());
+    write(&stock.replace("{origin}", "{orgin}"));
+    audit(&["--preset", "nginx"]).assert_refused(2, &["my-nginx.conf: line 17", "did you mean `origin`?"]);
+    write(&stock.replace("{listen}", "8080"));
+    audit(&["--preset", "nginx"])
+        .assert_refused(2, &["my-nginx.conf: it has no `{listen}`", "`listen {listen};`"]);
+    audit(&["http://localhost:8080"]).assert_refused(2, &["--preset"]);
 }
 
 #[test]
