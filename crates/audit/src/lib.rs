@@ -30,7 +30,7 @@ pub use compare::{AnswerChange, AuditComparison, ChangeKind, EarlierAudit, NotAn
 pub use control::{Control, Purge, Server, StartedCache, StartedCommand};
 pub use experiment::{NoExperiment, experiment};
 pub use fail_on::FailingAnswer;
-pub use preset::{PRESETS, Preset};
+pub use preset::{OwnParts, PRESETS, Preset};
 pub use questions::{Question, questions};
 pub use server_identity::ServerIdentity;
 pub use setup::{AuditError, AuditOrigin, AuditReport, Examination};

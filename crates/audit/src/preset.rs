@@ -18,13 +18,15 @@ use stockade_services::{ProgramServer, ServiceError, Signal, path_or_name};
 pub struct Preset {
     pub name: &'static str,
     pub summary: &'static str,
+    /// Its program; a path is replaced by its name where there is no such file. `None`: the program that runs the audit.
+    program: Option<&'static str>,
     /// The signal with which it reloads its configuration.
     reload: Option<Signal>,
     /// The request that removes a page, if its configuration allows one.
     purge: Option<&'static str>,
     /// Its stock configuration, with placeholders.
     stock: &'static str,
-    /// Writes the configuration into the folder of the server and returns the command.
+    /// Writes the configuration into the folder of the server and returns the arguments of the program.
     configure: fn(Settings<'_>) -> io::Result<Vec<String>>,
 }
 
@@ -35,6 +37,7 @@ pub static PRESETS: Registry<Preset> = Registry::new(&[
     Preset {
         name: "nginx",
         summary: "proxy_cache with its defaults (Debian: nginx)",
+        program: Some("/usr/sbin/nginx"),
         reload: Some(Signal::HUP),
         purge: None,
         stock: include_str!("../presets/nginx.conf"),
@@ -43,6 +46,7 @@ pub static PRESETS: Registry<Preset> = Registry::new(&[
     Preset {
         name: "varnish",
         summary: "the built-in VCL (Debian: varnish)",
+        program: Some("/usr/sbin/varnishd"),
         reload: None,
         purge: None,
         stock: include_str!("../presets/varnish.vcl"),
@@ -51,6 +55,7 @@ pub static PRESETS: Registry<Preset> = Registry::new(&[
     Preset {
         name: "haproxy",
         summary: "cache-use and cache-store (Debian: haproxy)",
+        program: Some("/usr/sbin/haproxy"),
         reload: None,
         purge: None,
         stock: include_str!("../presets/haproxy.cfg"),
@@ -59,6 +64,7 @@ pub static PRESETS: Registry<Preset> = Registry::new(&[
     Preset {
         name: "squid",
         summary: "an accelerator with its defaults (Debian: squid)",
+        program: Some("/usr/sbin/squid"),
         reload: Some(Signal::HUP),
         purge: None,
         stock: include_str!("../presets/squid.conf"),
@@ -67,14 +73,25 @@ pub static PRESETS: Registry<Preset> = Registry::new(&[
     Preset {
         name: "trafficserver",
         summary: "the files of its package (Debian: trafficserver)",
+        program: Some("traffic_server"),
         reload: None,
         purge: None,
         stock: include_str!("../presets/trafficserver.config"),
         configure: traffic_server,
     },
     Preset {
+        name: "envoy",
+        summary: "the cache filter with the cache in memory (PyPI: pyvoy)",
+        program: Some("envoy"),
+        reload: None,
+        purge: None,
+        stock: include_str!("../presets/envoy.yaml"),
+        configure: envoy,
+    },
+    Preset {
         name: "stockade",
         summary: "stockade proxy with its defaults",
+        program: None,
         reload: Some(Signal::HUP),
         purge: Some("PURGE {url}"),
         stock: include_str!("../presets/stockade.toml"),
@@ -83,23 +100,30 @@ pub static PRESETS: Registry<Preset> = Registry::new(&[
 ]);
 
 impl Preset {
-    /// Starts the server with its stock configuration.
+    /// Starts the installed server with its stock configuration.
     ///
     /// # Errors
     /// The program is missing or does not start.
     pub fn start(&self, origin: SocketAddr) -> Result<StartedCache, ServiceError> {
-        self.start_with(&Template::stock(self.stock), origin)
+        self.start_with(&OwnParts::default(), origin)
     }
 
-    /// Starts the server with this configuration.
+    /// Starts the server with parts of the user in place of its own.
     ///
     /// # Errors
     /// The program is missing or does not start.
-    pub fn start_with(&self, template: &Template, origin: SocketAddr) -> Result<StartedCache, ServiceError> {
+    pub fn start_with(&self, own: &OwnParts<'_>, origin: SocketAddr) -> Result<StartedCache, ServiceError> {
+        let stock = Template::stock(self.stock);
         let configure = |folder: &Path, port| {
             let listen = (Ipv4Addr::LOCALHOST, port).into();
-            let text = template.filled(&Values { folder, listen, origin });
-            (self.configure)(Settings { folder, listen, text: &text })
+            let text = own.template.as_ref().unwrap_or(&stock).filled(&Values { folder, listen, origin });
+            let program = match (own.program, self.program) {
+                (Some(program), _) => program.to_string_lossy().into_owned(),
+                (None, Some(program)) => path_or_name(program).to_owned(),
+                (None, None) => std::env::current_exe()?.to_string_lossy().into_owned(),
+            };
+            let arguments = (self.configure)(Settings { folder, listen, text: &text })?;
+            Ok([vec![program], arguments].concat())
         };
         Ok(StartedCache::new(ProgramServer::start(self.name, configure)?, self.reload))
     }
@@ -119,6 +143,13 @@ impl Preset {
     }
 }
 
+/// The parts of a user in place of those of a preset.
+#[derive(Debug, Default)]
+pub struct OwnParts<'a> {
+    pub template: Option<Template>,
+    pub program: Option<&'a Path>,
+}
+
 /// The configuration of a server, and its places.
 struct Settings<'a> {
     folder: &'a Path,
@@ -135,13 +166,13 @@ impl Settings<'_> {
     }
 }
 
-fn command(words: &[&str]) -> Vec<String> {
+fn arguments(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
 fn nginx(settings: Settings<'_>) -> io::Result<Vec<String>> {
     let (file, folder) = (settings.written("nginx.conf")?, settings.folder.to_string_lossy());
-    Ok(command(&[path_or_name("/usr/sbin/nginx"), "-p", &folder, "-e", "stderr", "-c", &file]))
+    Ok(arguments(&["-p", &folder, "-e", "stderr", "-c", &file]))
 }
 
 /// Lines of the VCL file that begin with `# varnishd` have arguments of the program.
@@ -150,16 +181,16 @@ fn varnish(settings: Settings<'_>) -> io::Result<Vec<String>> {
     let folder = settings.folder.join("varnish");
     let fixed = ["-F", "-j", "none", "-a", &listen, "-f", &file, "-n", &folder.to_string_lossy()];
     let more = settings.text.lines().filter_map(|line| line.strip_prefix("# varnishd "));
-    let words = [path_or_name("/usr/sbin/varnishd")].into_iter().chain(fixed).chain(["-s", "malloc,256m"]);
-    Ok(command(&words.chain(more.flat_map(str::split_whitespace)).collect::<Vec<_>>()))
+    let words = fixed.into_iter().chain(["-s", "malloc,256m"]);
+    Ok(arguments(&words.chain(more.flat_map(str::split_whitespace)).collect::<Vec<_>>()))
 }
 
 fn haproxy(settings: Settings<'_>) -> io::Result<Vec<String>> {
-    Ok(command(&[path_or_name("/usr/sbin/haproxy"), "-db", "-f", &settings.written("haproxy.cfg")?]))
+    Ok(arguments(&["-db", "-f", &settings.written("haproxy.cfg")?]))
 }
 
 fn squid(settings: Settings<'_>) -> io::Result<Vec<String>> {
-    Ok(command(&[path_or_name("/usr/sbin/squid"), "--foreground", "-f", &settings.written("squid.conf")?]))
+    Ok(arguments(&["--foreground", "-f", &settings.written("squid.conf")?]))
 }
 
 /// A line `[FILE]` begins the text of a file. The lines of `records.config` are added to those of the package, the others replace them.
@@ -203,7 +234,7 @@ cachedir: {at}/cache
             .open(etc.join(Path::new(name).file_name().unwrap_or_default()))?;
         file.write_all(lines.as_bytes())?;
     }
-    Ok(command(&["traffic_server", &format!("--run-root={}", runroot.display())]))
+    Ok(arguments(&[&format!("--run-root={}", runroot.display())]))
 }
 
 /// The parts of a text by the names in their first lines, such as `[remap.config]`. `first` is the name of the part without such a line.
@@ -221,10 +252,13 @@ fn sections<'a>(text: &'a str, first: &'a str) -> Vec<(&'a str, String)> {
     sections
 }
 
+fn envoy(settings: Settings<'_>) -> io::Result<Vec<String>> {
+    Ok(arguments(&["--disable-hot-restart", "-l", "error", "-c", &settings.written("envoy.yaml")?]))
+}
+
 /// The proxy of the program that runs the audit.
 fn stockade(settings: Settings<'_>) -> io::Result<Vec<String>> {
-    let (program, file) = (std::env::current_exe()?, settings.written("stockade.toml")?);
-    Ok(command(&[&program.to_string_lossy(), "proxy", "--config", &file]))
+    Ok(arguments(&["proxy", "--config", &settings.written("stockade.toml")?]))
 }
 
 impl std::fmt::Debug for Preset {

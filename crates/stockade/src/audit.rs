@@ -6,8 +6,8 @@ use std::{fs, net::Ipv4Addr, path::Path, sync::Arc};
 
 use http::Uri;
 use stockade_audit::{
-    AuditComparison, AuditError, AuditOrigin, AuditReport, Control, Examination, FailingAnswer, Mark, Preset,
-    StartedCommand, Template,
+    AuditComparison, AuditError, AuditOrigin, AuditReport, Control, Examination, FailingAnswer, Mark,
+    OwnParts, Preset, StartedCommand, Template,
     report::{self, ReportOptions},
 };
 use stockade_http::{
@@ -55,10 +55,8 @@ async fn examine(args: &AuditArgs, id: String) -> Result<AuditReport, CommandErr
         Some(preset) => {
             let template = args.config.as_deref().map(|path| template(preset, path)).transpose()?;
             let origin = AuditOrigin::start((Ipv4Addr::LOCALHOST, 0).into(), id, Live::new())?;
-            let server = match &template {
-                Some(template) => preset.start_with(template, origin.address())?,
-                None => preset.start(origin.address())?,
-            };
+            let own = OwnParts { template, program: args.program.as_deref() };
+            let server = preset.start_with(&own, origin.address())?;
             let url = format!("http://127.0.0.1:{}", server.port());
             say!("{}: {url}, origin: http://{}", preset.name, origin.address());
             control.purge = control.purge.or_else(|| preset.purge());

@@ -34,6 +34,9 @@ pub struct AuditArgs {
     /// Command that empties the cache; it runs before each group of questions
     #[arg(long, value_name = "COMMAND")]
     pub reset: Option<String>,
+    /// Program of the preset, such as a newer version [default: the installed one]
+    #[arg(long, value_name = "PATH", requires = "preset")]
+    pub program: Option<PathBuf>,
     /// Command with which the cache reads its configuration again: it is examined meanwhile
     #[arg(long, value_name = "COMMAND")]
     pub reload: Option<String>,
