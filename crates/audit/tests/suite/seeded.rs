@@ -87,7 +87,7 @@ fn audited(faults: &[Fault], ask: &[&'static str]) -> AuditReport {
         let cache = FaultyCache::start(origin.address(), faults);
         let url = HttpUrl::parse(&format!("http://{}", cache.address)).expect("a URL");
         let purge = "PURGE {url}".parse().ok();
-        let control = Control { purge, server: Some(Arc::new(cache)), reset: None };
+        let control = Control { purge, server: Some(Arc::new(cache)), ..Control::default() };
         let examination = Examination { url: &url, server_name: None, control: &control, ask };
         origin.examine(&examination, |_| {}).await.expect("a report")
     };
