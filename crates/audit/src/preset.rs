@@ -120,6 +120,7 @@ impl Preset {
 }
 
 /// The configuration of a server, and its places.
+#[derive(Clone, Copy)]
 struct Settings<'a> {
     folder: &'a Path,
     listen: SocketAddr,
