@@ -151,6 +151,7 @@ pub struct OwnParts<'a> {
 }
 
 /// The configuration of a server, and its places.
+#[derive(Clone, Copy)]
 struct Settings<'a> {
     folder: &'a Path,
     listen: SocketAddr,

@@ -262,8 +262,7 @@ const VARNISH_ABANDON: &str = "if (beresp.status >= 500 && bereq.is_bgfetch) { r
 const VARNISH_TTL: &str = "varnishd -p default_ttl=0";
 const HAPROXY_LOADS_EACH: &str =
     "HAProxy's cache does not coalesce: put Varnish, nginx or stockade proxy behind it";
-const HAPROXY_MAX_AGE: &str =
-    "http-response cache-store pages if { res.fhdr(cache-control) -m sub -i max-age= s-maxage= }";
+const HAPROXY_MAX_AGE: &str = "http-response cache-store pages if { res.fhdr(cache-control) -m sub -i max-age= s-maxage= }; http-response cache-store pages unless METH_GET, which removes changed pages";
 const HAPROXY_NO_STALE: &str =
     "HAProxy's cache serves no old pages: put Varnish, nginx or stockade proxy behind it";
 const HAPROXY_VARY: &str =

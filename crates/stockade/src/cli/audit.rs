@@ -20,7 +20,7 @@ pub struct AuditArgs {
     #[arg(long, value_name = "NAME", value_parser = named(&PRESETS))]
     pub preset: Option<&'static Preset>,
     /// Configuration of the preset, with the placeholders `{listen}` and `{origin}` [default: the stock configuration]
-    #[arg(long, value_name = "FILE", requires = "preset")]
+    #[arg(long, value_name = "FILE", requires = "preset", conflicts_with = "url")]
     pub config: Option<PathBuf>,
     /// Address of the origin, which the audit plays; port 0: any free port
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9080", value_parser = address)]

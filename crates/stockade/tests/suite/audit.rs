@@ -64,7 +64,7 @@ fn nginx_with_a_lock_coalesces() {
     write(&stock.replace("{listen}", "8080"));
     audit(&["--preset", "nginx"])
         .assert_refused(2, &["my-nginx.conf: it has no `{listen}`", "`listen {listen};`"]);
-    audit(&["http://localhost:8080"]).assert_refused(2, &["--preset"]);
+    audit(&["http://localhost:8080"]).assert_refused(2, &["cannot be used with"]);
 }
 
 #[test]
