@@ -4,6 +4,7 @@
 //! cargo run -p stockade-audit --example faulty_cache -- 127.0.0.1:9080 IgnoresVary
 //! stockade audit http://127.0.0.1:PORT --origin-listen 127.0.0.1:9080
 //! ```
+#![expect(clippy::disallowed_methods, reason = "a real cache needs real time")]
 
 #[path = "../tests/suite/faulty_cache/mod.rs"]
 #[expect(dead_code, reason = "tests use all of it")]
