@@ -12,7 +12,7 @@ const REMEDIES: &[(&str, &str, &str)] = &[
     (
         "nginx",
         "herd.expired",
-        "proxy_cache_use_stale updating; proxy_cache_background_update on; for pages that may be old for any time",
+        "proxy_cache_use_stale updating; proxy_cache_background_update on; # old pages are served for any time",
     ),
     ("nginx", "herd.uncacheable", "proxy_cache_bypass for such paths: proxy_cache_lock makes users wait"),
     ("nginx", "herd.slow", "proxy_cache_lock on; proxy_cache_lock_timeout 60s; proxy_cache_lock_age 5s;"),

@@ -107,7 +107,7 @@ fn engine_loads_purged_keys_once_more() {
          [[event]]\nat = \"8s\"\npurge = 1\n[[event]]\nat = \"5s\"\npurge = \"*\"\n\
          [[hypothesis]]\ntext = \"each purged key is loaded once\"\nexpect = [\n\
          \"hard.source_loads == 101\", \"soft.source_loads == 100\", \"audit.after_purge == 0\",\n\
-         \"hard.coalesced > 0\", \"soft.stale > 0\", \"success == 1\",\n]\n";
+         \"hard.outcomes.coalesced > 0\", \"soft.outcomes.stale > 0\", \"success == 1\",\n]\n";
     let file = sandbox.file("purges.toml", text);
     let output = sandbox.stockade(&["run", &file, "--format", "json", "--out", "record"]);
     assert_eq!(output.code, 0, "{output:?}");
