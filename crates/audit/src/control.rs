@@ -69,7 +69,7 @@ pub struct StartedCommand {
 
 /// A cache that the audit started: its process, and the signal with which it reloads its configuration.
 #[derive(Debug)]
-pub struct StartedCache {
+pub struct PresetServer {
     process: Mutex<ProgramServer>,
     port: u16,
     reload: Option<Signal>,
@@ -104,7 +104,7 @@ impl Purge {
     }
 }
 
-impl StartedCache {
+impl PresetServer {
     #[must_use]
     pub fn new(process: ProgramServer, reload: Option<Signal>) -> Self {
         let port = process.port();
@@ -122,7 +122,7 @@ impl StartedCache {
     }
 }
 
-impl Server for StartedCache {
+impl Server for PresetServer {
     fn restart(&self) -> Result<(), String> {
         self.process().restart().map_err(|error| error.to_string())
     }

@@ -27,7 +27,7 @@ mod users;
 
 pub use answer::{Answer, Mark};
 pub use compare::{AnswerChange, AuditComparison, ChangeKind, EarlierAudit, NotAnAudit};
-pub use control::{Control, Purge, Server, StartedCache, StartedCommand};
+pub use control::{Control, PresetServer, Purge, Server, StartedCommand};
 pub use experiment::{NoExperiment, experiment};
 pub use fail_on::FailingAnswer;
 pub use preset::{OwnParts, PRESETS, Preset};

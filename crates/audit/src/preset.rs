@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::{
-    control::{Purge, StartedCache},
+    control::{PresetServer, Purge},
     template::{Template, TemplateFault, Values},
 };
 use stockade_model::{named, registry::Registry};
@@ -104,7 +104,7 @@ impl Preset {
     ///
     /// # Errors
     /// The program is missing or does not start.
-    pub fn start(&self, origin: SocketAddr) -> Result<StartedCache, ServiceError> {
+    pub fn start(&self, origin: SocketAddr) -> Result<PresetServer, ServiceError> {
         self.start_with(&OwnParts::default(), origin)
     }
 
@@ -112,7 +112,7 @@ impl Preset {
     ///
     /// # Errors
     /// The program is missing or does not start.
-    pub fn start_with(&self, own: &OwnParts<'_>, origin: SocketAddr) -> Result<StartedCache, ServiceError> {
+    pub fn start_with(&self, own: &OwnParts<'_>, origin: SocketAddr) -> Result<PresetServer, ServiceError> {
         let stock = Template::stock(self.stock);
         let configure = |folder: &Path, port| {
             let listen = (Ipv4Addr::LOCALHOST, port).into();
@@ -125,7 +125,7 @@ impl Preset {
             let arguments = (self.configure)(Settings { folder, listen, text: &text })?;
             Ok([vec![program], arguments].concat())
         };
-        Ok(StartedCache::new(ProgramServer::start(self.name, configure)?, self.reload))
+        Ok(PresetServer::new(ProgramServer::start(self.name, configure)?, self.reload))
     }
 
     /// A configuration in place of the stock one.

@@ -434,7 +434,7 @@ fn cells(
     for test in tests {
         for arm in arms {
             let table = tables::merge(tables::merge(base.clone(), &test.table), &arm.table);
-            let layer = targets::LayerNames { test: &test.name, arm: &arm.name };
+            let layer = targets::CellNames { test: &test.name, arm: &arm.name };
             let more = targets::cells(table, layer, span.clone())?;
             for cell in more {
                 if !paths.contains(&cell.test) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use stockade_record::{
     judge::{LoadClaims, LoadDoubts, LoadEvidence},
-    metrics::{FoldPart, Used},
+    metrics::{FoldPart, ProcessUsage},
     record::{Expectation, LoadFigures, OpenFigures, Role, Run, Verdict},
 };
 
@@ -78,8 +78,8 @@ impl Summary {
 }
 
 impl GeneratorHealth {
-    fn used(&self) -> Used {
-        Used {
+    fn used(&self) -> ProcessUsage {
+        ProcessUsage {
             rss_max_bytes: self.resident_bytes_max.unwrap_or_default(),
             rss_last_bytes: self.resident_bytes_last.unwrap_or_default(),
             cpu_sum: self.cpu_mean,

@@ -48,7 +48,7 @@
 //! let load = LoadTest {
 //!     id: "example".to_owned(),
 //!     plan: Plan::constant("100/s".parse()?, Duration::from_millis(50))?,
-//!     traffic: Arc::new(Traffic::single(RequestTemplate::get(parse_url(&url)?))),
+//!     traffic: Arc::new(Traffic::single_unchecked(RequestTemplate::get(parse_url(&url)?))),
 //!     options: ClientOptions { timeout: Duration::from_secs(1), ..ClientOptions::default() },
 //!     max_in_flight: Some(100),
 //!     drain: Duration::from_secs(1),

@@ -129,7 +129,7 @@ pub enum TrafficError {
 impl Traffic {
     /// The same unchecked template for every request. [`new`](Self::new) checks user input.
     #[must_use]
-    pub fn single(template: RequestTemplate) -> Self {
+    pub fn single_unchecked(template: RequestTemplate) -> Self {
         Self {
             templates: vec![template],
             options: TrafficOptions::default(),

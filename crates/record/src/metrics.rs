@@ -23,7 +23,7 @@ use stockade_model::{
 use crate::statistics::AssumedSpread;
 
 pub use arm::{ArmFigures, Cpu, HeldFigures, OpenTotals, Rss, Stores};
-pub use fold::{FigureWindow, Fold, FoldPart, HEAT_CELLS_PER_DECADE, Moment, Used};
+pub use fold::{FigureWindow, Fold, FoldPart, HEAT_CELLS_PER_DECADE, Moment, ProcessUsage};
 pub(crate) use results::is_known;
 pub use results::{Evidence, Results};
 pub use running::RunningFigures;

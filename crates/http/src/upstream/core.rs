@@ -243,7 +243,7 @@ impl<One: ReusableConnection, Many: Clone, W> PoolCore<One, Many, W> {
     }
 
     /// Closes idle connections; the others close when they become idle.
-    pub(super) fn close(&mut self) -> Discarded<One, Many> {
+    pub(super) fn close_when_idle(&mut self) -> Discarded<One, Many> {
         self.limits.keep_alive = Duration::ZERO;
         let (mut ones, mut many) = self.take_discarded();
         for endpoint in &mut self.endpoints {

@@ -109,7 +109,7 @@ impl Origin {
 
     /// Every connection closes, and nothing remains counted.
     fn close(&self) {
-        self.pool.close();
+        self.pool.close_when_idle();
         while self.pool.with(|core, _| core.open()) > 0 {
             thread::yield_now();
         }

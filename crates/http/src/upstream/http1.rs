@@ -37,7 +37,7 @@ pub(super) async fn open(
         Ok(open) => open,
         Err(error) => return Err((UpstreamError::from_http1(&error, false), connecting)),
     };
-    let id = connecting.id();
+    let id = connecting.new_connection_id();
     let membership = connecting.membership(id);
     let clock = shared.clock.clone();
     let first_check = if shared.settings.keep_alive.is_zero() {
@@ -169,7 +169,7 @@ pub(super) fn open_in_memory(
     let mut connection = Box::pin(connection);
     // From its first poll on it takes requests.
     assert!((&mut connection).now_or_never().is_none());
-    let id = connecting.id();
+    let id = connecting.new_connection_id();
     let membership = connecting.membership(id);
     let driver = async move {
         let (_membership, _origin) = (membership, origin);

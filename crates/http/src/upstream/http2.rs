@@ -55,7 +55,7 @@ pub(super) async fn open(
             None => return Err((late, connecting)),
         };
     let Some(pings) = connection.ping_pong() else { return Err((UpstreamError::closed(), connecting)) };
-    let id = connecting.id();
+    let id = connecting.new_connection_id();
     let (check_liveness, released) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let watch = ConnectionTask {
         membership: connecting.membership(id),

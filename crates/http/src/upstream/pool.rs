@@ -277,8 +277,8 @@ impl Pool {
         }
     }
 
-    pub(super) fn close(&self) {
-        let closed = self.core().close();
+    pub(super) fn close_when_idle(&self) {
+        let closed = self.core().close_when_idle();
         drop(closed);
     }
 
@@ -374,7 +374,7 @@ impl Drop for WaiterGuard<'_> {
 }
 
 impl Connecting {
-    pub(super) fn id(&self) -> u64 {
+    pub(super) fn new_connection_id(&self) -> u64 {
         self.pool.core().next_id()
     }
 

@@ -83,6 +83,6 @@ impl UpstreamShared {
 
 impl Drop for UpstreamShared {
     fn drop(&mut self) {
-        self.pool.close();
+        self.pool.close_when_idle();
     }
 }

@@ -30,7 +30,7 @@ use super::{
     node_js_cache::{self, NodeJsTestCache},
     origin::OriginTable,
     tables::{self, TomlTable},
-    targets::LayerNames,
+    targets::CellNames,
 };
 use crate::{
     engine::{self, Burst, DocumentCount, EngineEvent, EngineTarget, OpenLoad, PurgedKeys, TierSettings},
@@ -114,7 +114,7 @@ enum EngineKind {
 /// Reads the tables of one test and arm of the target `engine`.
 pub(super) fn read(
     mut table: TomlTable<'_>,
-    layer: LayerNames<'_>,
+    layer: CellNames<'_>,
     span: Range<usize>,
 ) -> Result<Vec<Cell>, TomlError> {
     if let Some(at) = tables::find(&table, "sample") {

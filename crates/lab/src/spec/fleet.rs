@@ -23,7 +23,7 @@ use super::{
     event::within_load,
     load::{ArrivalsKey, PaceKeys, PopularityTable, StepTable},
     tables::{self, TomlTable},
-    targets::LayerNames,
+    targets::CellNames,
 };
 use crate::{
     engine::{Popularity, TrafficLimitError},
@@ -199,7 +199,7 @@ bounded_integers! {
 /// Reads the tables of one test and arm of the target `fleet`.
 pub(super) fn read(
     table: TomlTable<'_>,
-    layer: LayerNames<'_>,
+    layer: CellNames<'_>,
     span: Range<usize>,
 ) -> Result<Vec<Cell>, TomlError> {
     let tables: FleetTables = tables::read(table, span)?;

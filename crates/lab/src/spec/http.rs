@@ -32,7 +32,7 @@ use super::{
     Cell, KeySpans, app,
     cache::{self, CacheTables},
     tables::{self, TomlTable},
-    targets::{LayerNames, find},
+    targets::{CellNames, find},
 };
 use crate::{
     http::{
@@ -148,7 +148,7 @@ struct AccountingTable {
 /// Reads the tables of one test and arm of the target `proxy`.
 pub(super) fn read_proxy(
     mut table: TomlTable<'_>,
-    layer: LayerNames<'_>,
+    layer: CellNames<'_>,
     span: Range<usize>,
 ) -> Result<Vec<Cell>, TomlError> {
     let (settings, origin) = (proxy_settings(&mut table)?, recipe(&mut table)?);
@@ -173,7 +173,7 @@ pub(super) fn read_proxy(
 /// Reads the tables of one test and arm of the target `app`.
 pub(super) fn read_app(
     mut table: TomlTable<'_>,
-    layer: LayerNames<'_>,
+    layer: CellNames<'_>,
     span: Range<usize>,
 ) -> Result<Vec<Cell>, TomlError> {
     let settings = app_settings(&mut table, span.clone())?;
@@ -188,7 +188,7 @@ pub(super) fn read_app(
 /// Reads the tables of one test and arm of the target `url`.
 pub(super) fn read_url(
     mut table: TomlTable<'_>,
-    layer: LayerNames<'_>,
+    layer: CellNames<'_>,
     span: Range<usize>,
 ) -> Result<Vec<Cell>, TomlError> {
     let origin = recipe(&mut table)?;
@@ -233,7 +233,7 @@ impl HttpTables {
     /// A cell for each swept load.
     fn cells(
         &self,
-        layer: LayerNames<'_>,
+        layer: CellNames<'_>,
         origin: Option<&RecipeSpec>,
         request: &RequestSettings,
         cache: CacheControl,

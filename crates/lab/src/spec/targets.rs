@@ -16,13 +16,13 @@ pub(super) const SECTIONS: [&str; 9] =
 
 /// The names of the test and the arm of a merged table.
 #[derive(Clone, Copy)]
-pub(super) struct LayerNames<'a> {
+pub(super) struct CellNames<'a> {
     pub(super) test: &'a str,
     pub(super) arm: &'a str,
 }
 
 /// Reads the tables of one test and arm: a cell for each swept combination.
-type ReadCells = fn(TomlTable<'_>, LayerNames<'_>, Range<usize>) -> Result<Vec<Cell>, TomlError>;
+type ReadCells = fn(TomlTable<'_>, CellNames<'_>, Range<usize>) -> Result<Vec<Cell>, TomlError>;
 
 /// The values of `[target] kind`, in the order of the reference; `None`: not in this build.
 const KINDS: [(&str, Option<ReadCells>); 5] = [
@@ -50,7 +50,7 @@ pub(super) fn kinds() -> impl Iterator<Item = &'static str> {
 
 pub(super) fn cells(
     table: TomlTable<'_>,
-    layer: LayerNames<'_>,
+    layer: CellNames<'_>,
     span: Range<usize>,
 ) -> Result<Vec<Cell>, TomlError> {
     let Some((kind, at)) = kind(&table) else {

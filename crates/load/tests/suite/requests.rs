@@ -33,7 +33,7 @@ impl HeadLog {
 }
 
 fn single(template: RequestTemplate) -> Arc<Traffic> {
-    Arc::new(Traffic::single(template))
+    Arc::new(Traffic::single_unchecked(template))
 }
 
 #[test]

@@ -80,7 +80,7 @@ pub fn load(url: &str, plan: Plan) -> LoadTest {
     LoadTest {
         id: "test".to_owned(),
         plan,
-        traffic: Arc::new(Traffic::single(RequestTemplate::get(url.parse().expect("a URL")))),
+        traffic: Arc::new(Traffic::single_unchecked(RequestTemplate::get(url.parse().expect("a URL")))),
         options: ClientOptions { timeout: HANG, ..ClientOptions::default() },
         max_in_flight: Some(100),
         drain: HANG,

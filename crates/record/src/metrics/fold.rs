@@ -86,7 +86,7 @@ pub struct FoldPart {
     pub dropped: Option<u64>,
     /// The age of the oldest answer.
     pub age_max_ms: Option<f64>,
-    pub usage: BTreeMap<Role, Used>,
+    pub usage: BTreeMap<Role, ProcessUsage>,
     /// The most that the cache held.
     pub holds_max: Option<CacheContents>,
     pub disturbed: Option<DisturbedTimes>,
@@ -126,7 +126,7 @@ impl DisturbedTimes {
 
 /// The resources that a process used in a part of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Used {
+pub struct ProcessUsage {
     /// Maximum of resident memory.
     pub rss_max_bytes: u64,
     /// Resident memory in the last second.
@@ -138,7 +138,7 @@ pub struct Used {
     pub seconds: u64,
 }
 
-impl Used {
+impl ProcessUsage {
     fn add(&mut self, usage: Usage) {
         self.rss_max_bytes = self.rss_max_bytes.max(usage.rss_bytes);
         self.rss_last_bytes = usage.rss_bytes;

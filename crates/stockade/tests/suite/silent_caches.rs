@@ -3,7 +3,7 @@
 use std::{fs, net::Ipv4Addr};
 
 use serde_json::Value;
-use stockade_audit::{PRESETS, StartedCache};
+use stockade_audit::{PRESETS, PresetServer};
 use stockade_services::NginxServer;
 
 use crate::support::Sandbox;
@@ -16,7 +16,7 @@ fn origin() -> NginxServer {
 }
 
 /// A stock cache in front of the origin: nginx without `add_header`, or Varnish, which adds `Age` and `X-Varnish`.
-fn cache(name: &str, origin: &NginxServer) -> StartedCache {
+fn cache(name: &str, origin: &NginxServer) -> PresetServer {
     let origin = (Ipv4Addr::LOCALHOST, origin.port()).into();
     PRESETS.named(name).expect("a preset").start(origin).expect("it runs")
 }
