@@ -238,7 +238,7 @@ cachedir: {at}/cache
     Ok(arguments(&[&format!("--run-root={}", runroot.display())]))
 }
 
-/// The parts of a text by the names in their first lines, such as `[remap.config]`. `first` is the name of the part without such a line.
+/// The parts of a text by the names in their first lines, such as `[remap.config]`. `first` is the name of the part without a line of this form.
 fn sections<'a>(text: &'a str, first: &'a str) -> Vec<(&'a str, String)> {
     let mut sections = vec![(first, String::new())];
     for line in text.lines() {
