@@ -24,8 +24,12 @@ const REMEDIES: &[(&str, &str, &str)] = &[
     ("nginx", "outage.silence", NGINX_REFRESH),
     ("nginx", "outage.slow", NGINX_REFRESH),
     ("nginx", "outage.flapping", NGINX_STALE),
-    ("nginx", "freshness.clock", "proxy_ignore_headers Expires; such pages are then not stored"),
-    ("nginx", "freshness.age-of-origin", "proxy_no_cache $upstream_http_age; such pages are then not stored"),
+    ("nginx", "freshness.clock", "proxy_ignore_headers Expires; # such pages are then not stored"),
+    (
+        "nginx",
+        "freshness.age-of-origin",
+        "proxy_no_cache $upstream_http_age; # such pages are then not stored",
+    ),
     (
         "nginx",
         "freshness.validation",
@@ -70,7 +74,11 @@ const REMEDIES: &[(&str, &str, &str)] = &[
     ("nginx", "keys.slashes", NGINX_KEY),
     ("nginx", "keys.long", NGINX_KEY),
     ("nginx", "keys.host", NGINX_KEY),
-    ("nginx", "keys.unkeyed", "proxy_set_header X-Forwarded-Host \"\"; and the same for each of the others"),
+    (
+        "nginx",
+        "keys.unkeyed",
+        "proxy_set_header X-Forwarded-Host \"\"; # and the same for each of the others",
+    ),
     ("nginx", "keys.methods", "proxy_cache_methods GET HEAD;"),
     ("varnish", "herd.expired", "set beresp.grace = 1h; in vcl_backend_response"),
     (

@@ -28,6 +28,8 @@ use crate::{
 
 /// The answers that a summary names.
 const WORST_ANSWERS: usize = 3;
+/// Groups whose wrong answers show one user the page of another, or a wrong body; the severest first.
+const SEVEREST: [&str; 4] = ["privacy", "keys", "integrity", "variants"];
 
 /// Settings of a report.
 #[derive(Clone, Copy, Debug, Default)]
@@ -99,11 +101,18 @@ impl AuditReport {
         self.remedies.get(question.id).map(AsRef::as_ref)
     }
 
-    /// The wrong answers, then the weak ones; of equals first those with a remedy.
+    /// The wrong answers, then the weak ones; of equals first those about other users' pages and wrong bodies, then those with a remedy.
     fn worst(&self) -> Vec<(&Question, &Answer)> {
         let bad = self.answers.iter().filter(|(_, answer)| matches!(answer.mark, Mark::Weak | Mark::Wrong));
         let mut bad: Vec<_> = bad.map(|(question, answer)| (*question, answer)).collect();
-        bad.sort_by_key(|(question, answer)| (Reverse(answer.mark), self.remedy(question).is_none()));
+        let severity = |question: &Question| {
+            SEVEREST.iter().position(|group| *group == question.group()).unwrap_or(SEVEREST.len())
+        };
+        bad.sort_by_key(|(question, answer)| {
+            // A weak answer is not false.
+            let severity = if answer.mark == Mark::Wrong { severity(question) } else { 0 };
+            (Reverse(answer.mark), severity, self.remedy(question).is_none())
+        });
         bad.truncate(WORST_ANSWERS);
         bad
     }

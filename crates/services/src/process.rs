@@ -47,7 +47,9 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
     /// The program cannot be run.
-    #[error("cannot start {program}: {error}; `make deps` installs what tests need")]
+    #[error(
+        "cannot start {program}: {error}. Install it, or name its path; for tests `make deps` installs it"
+    )]
     CannotStart { program: String, error: std::io::Error },
     /// The process ended, or was not ready in time.
     #[error("{program} did not come up: {reason}; it said:\n{log}")]

@@ -32,7 +32,17 @@ pub fn audit(args: &AuditArgs) -> Result<Exit, CommandError> {
     // Each user has a connection, and so has each load.
     let _ = ProcessLimits::raised();
     let id = format!("{:08x}", Seed::from_entropy().0 & 0xffff_ffff);
-    let report = runtime().map_err(AuditError::Runtime)?.block_on(examine(args, id))?;
+    let runtime = runtime().map_err(AuditError::Runtime)?;
+    let examined = async {
+        tokio::select! {
+            report = examine(args, id) => report.map(Some),
+            _ = tokio::signal::ctrl_c() => Ok(None),
+        }
+    };
+    let Some(report) = runtime.block_on(examined)? else {
+        say!("interrupted: without the remaining questions there is no report");
+        return Ok(Exit::Undecided);
+    };
     if !args.no_record {
         match record::write(&report::json(&report, &ReportOptions::default())) {
             Ok(path) => say!("record: {}", path.display()),

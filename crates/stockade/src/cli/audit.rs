@@ -86,8 +86,9 @@ impl FromStr for AskedQuestions {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut ids: Vec<&str> = questions().flat_map(|question| [question.group(), question.id]).collect();
+        let mut ids: Vec<&str> = questions().map(|question| question.group()).collect();
         ids.dedup();
+        ids.extend(questions().map(|question| question.id));
         let found = ids.iter().copied().find(|id| *id == text).map(Self);
         found.ok_or_else(|| format!("`{text}` is neither a question nor a group: {}", remedy(text, ids)))
     }
