@@ -2,6 +2,7 @@
 
 use std::{
     convert::Infallible,
+    pin::pin,
     sync::{
         Arc, LazyLock,
         atomic::{AtomicUsize, Ordering},
@@ -9,11 +10,15 @@ use std::{
     time::Duration,
 };
 
-use futures_util::{StreamExt, future::join_all, stream::FuturesUnordered};
+use futures_util::{
+    StreamExt,
+    future::{Either, join_all, select},
+    stream::FuturesUnordered,
+};
 use stockade_cache::{Batching, Breaker, Cache, Error, Fetch, LoadBounds, Outcome, Strategy};
 use stockade_model::{
     seed::Seed,
-    time::{Live, Runtime as _, before},
+    time::{Live, Runtime as _, before, yield_now},
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -189,8 +194,13 @@ fn batches_go_on_after_a_runtime_has_shut_down() {
     first.block_on(async {
         // One batch hangs, and the window of another has just begun.
         let live = Live::new();
-        let hangs = cache.get_many_with([1], &loader);
-        assert!(before(&live, live.now() + 10 * MS, hangs).await.is_none());
+        let hangs = pin!(cache.get_many_with([1], &loader));
+        let called = pin!(async {
+            while calls.load(Ordering::SeqCst) == 0 {
+                yield_now().await;
+            }
+        });
+        assert!(matches!(select(hangs, called).await, Either::Right(_)));
         let begins = cache.get_many_with([2], &loader);
         assert!(before(&live, live.now(), begins).await.is_none());
     });
