@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, str::FromStr};
 
 use clap::Args;
-use stockade_audit::{FailingAnswer, PRESETS, Preset, Purge, questions, report};
+use stockade_audit::{FailingAnswer, PRESETS, Preset, Purge, Question, questions, report};
 use stockade_load::TargetPattern;
 use stockade_model::{nearest::remedy, registry::ReportFormat};
 
@@ -86,7 +86,7 @@ impl FromStr for AskedQuestions {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut ids: Vec<&str> = questions().map(|question| question.group()).collect();
+        let mut ids: Vec<&str> = questions().map(Question::group).collect();
         ids.dedup();
         ids.extend(questions().map(|question| question.id));
         let found = ids.iter().copied().find(|id| *id == text).map(Self);
