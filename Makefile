@@ -25,7 +25,7 @@ stand:
 	@scripts/install-stacks all
 	STAND_RESULTS=$(CURDIR)/docs/results/stand $(STAND) $(NAME) --test-threads 1 $$(scripts/skip-missing stand)
 
-# Audits each installed cache with its defaults (nginx, Varnish, HAProxy, Squid, Traffic Server, ours), and writes docs/results/audit. Ten minutes.
+# Audits the caches of Debian with their defaults and with remedies, newer ones of PyPI, and ours. Writes docs/results/audit. 25 minutes.
 audit:
 	$(CARGO) build --locked --package stockade
 	@scripts/audit-results $(or $(CARGO_TARGET_DIR),target)/debug/stockade

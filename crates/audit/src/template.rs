@@ -25,7 +25,7 @@ pub(crate) struct Values<'a> {
     pub origin: SocketAddr,
 }
 
-const NAMES: [&str; 6] = ["{listen}", "{port}", "{origin}", "{origin_host}", "{origin_port}", "{folder}"];
+const NAMES: [&str; 6] = ["listen", "port", "origin", "origin_host", "origin_port", "folder"];
 
 /// A configuration has one of these, if the stock configuration has one.
 const REQUIRED: [(&[&str], &str); 2] = [
@@ -44,13 +44,9 @@ impl Template {
         for (line, name) in
             text.lines().zip(1..).flat_map(|(text, line)| names(text).map(move |name| (line, name)))
         {
-            if !NAMES.contains(&format!("{{{name}}}").as_str()) {
-                let known = NAMES.map(|known| known.trim_matches(['{', '}']));
-                return Err(TemplateFault::Unknown {
-                    line,
-                    name: name.to_owned(),
-                    remedy: remedy(name, known),
-                });
+            if !NAMES.contains(&name) {
+                let remedy = remedy(name, NAMES);
+                return Err(TemplateFault::Unknown { line, name: name.to_owned(), remedy });
             }
         }
         for (alternatives, meaning) in REQUIRED {
@@ -77,7 +73,9 @@ impl Template {
             origin.port().to_string(),
             folder.to_string_lossy().into_owned(),
         ];
-        NAMES.iter().zip(values).fold(self.0.to_string(), |text, (name, value)| text.replace(name, &value))
+        let replaced =
+            |text: String, (name, value): (&&str, String)| text.replace(&format!("{{{name}}}"), &value);
+        NAMES.iter().zip(values).fold(self.0.to_string(), replaced)
     }
 }
 

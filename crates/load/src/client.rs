@@ -29,7 +29,7 @@ pub use self::response::Sha256Digest;
 use self::{
     connect::{ConnectionAddresses, EndpointAddresses, Stream, TransportConnector, is_http2},
     deadline::DeadlineTimer,
-    http1::{Http1Connection, PreparedRequest, ReadScratch, RequestBytes, USER_AGENT, read_scratch},
+    http1::{ADDED_FIELDS, Http1Connection, PreparedRequest, ReadScratch, RequestBytes, read_scratch},
     http2::Http2Connection,
     response::{CompletedResponse, ExchangeError, ExpectedBody},
 };
@@ -460,9 +460,9 @@ impl ThreadClient {
 /// The checksum of a field as the request has it on the wire.
 fn sent_crc32(template: &RequestTemplate, name: &str) -> Option<u32> {
     let own = values_crc32(template.headers.get_all(name).iter().map(HeaderValue::as_bytes));
-    let added = [(header::ACCEPT_ENCODING, "gzip"), (header::USER_AGENT, USER_AGENT)];
     own.or_else(|| {
-        values_crc32(added.iter().filter(|(added, _)| added == name).map(|(_, value)| value.as_bytes()))
+        let (_, added) = ADDED_FIELDS.iter().find(|(added, _)| added == name)?;
+        values_crc32([added.as_bytes()])
     })
 }
 
@@ -480,8 +480,7 @@ fn http2_request(spec: &RequestSpec<'_>, endpoint: &Endpoint) -> Result<Request<
         .body(())
         .map_err(|error| RequestFailure::new(FailureClass::Malformed, error.to_string()))?;
     let fields = request.headers_mut();
-    fields.insert(header::USER_AGENT, HeaderValue::from_static(USER_AGENT));
-    fields.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+    fields.extend(ADDED_FIELDS.map(|(name, value)| (name, HeaderValue::from_static(value))));
     for name in headers.keys().filter(|name| **name != header::HOST) {
         fields.remove(name);
         for value in headers.get_all(name) {

@@ -58,7 +58,7 @@ pub struct StatedAnswer {
 pub struct ComparedField {
     /// As the origin got it.
     pub stated: FieldStatement,
-    /// As the client sent it; `None`: it sent no such field.
+    /// As the client sent it; `None`: it sent none.
     pub sent_crc32: Option<u32>,
 }
 
@@ -140,6 +140,10 @@ impl StatedAnswer {
         let age = self.age_s.map_or_else(|| "without `Age`".to_owned(), |age| format!("`Age: {age}`"));
         let least_s = self.ages(took).0.as_secs_f64();
         let aged = format!("status {status}, {least_s:.1} s old when it was requested, {age}");
+        let made_for_another = |field: &Option<ComparedField>| {
+            let name = field.as_ref().map_or("", |field| &field.stated.name);
+            format!("{aged}, made for a request with another `{name}`")
+        };
         match violation {
             Violation::TooOld => {
                 let limit_s = self.limit().unwrap_or_default().as_secs();
@@ -155,16 +159,13 @@ impl StatedAnswer {
                     ),
                 )
             }
-            Violation::WrongOwner | Violation::WrongVariant => {
-                let is_owner = violation == Violation::WrongOwner;
-                let field = if is_owner { &self.owner } else { &self.variant };
-                let name = field.as_ref().map_or("", |field| &field.stated.name);
-                let rule = if is_owner {
-                    "a page for one user is for this user (RFC 9111, 3.5 and 5.2.2.7)"
-                } else {
-                    "`Vary` names the fields by which stored responses differ (RFC 9111, 4.1)"
-                };
-                (format!("{aged}, made for a request with another `{name}`"), rule.to_owned())
+            Violation::WrongOwner => {
+                let rule = "a page for one user is for this user (RFC 9111, 3.5 and 5.2.2.7)";
+                (made_for_another(&self.owner), rule.to_owned())
+            }
+            Violation::WrongVariant => {
+                let rule = "`Vary` names the fields by which stored responses differ (RFC 9111, 4.1)";
+                (made_for_another(&self.variant), rule.to_owned())
             }
             Violation::AgeWrong => {
                 (aged, "`Age` states the age of a stored response (RFC 9111, 5.1)".to_owned())

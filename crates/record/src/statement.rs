@@ -47,7 +47,7 @@ pub struct Freshness {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldStatement {
     pub name: Box<str>,
-    /// See [`values_crc32`].
+    /// As [`values_crc32`] returns it.
     pub values_crc32: Option<u32>,
 }
 

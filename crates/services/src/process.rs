@@ -305,7 +305,7 @@ pub(crate) fn processes() -> impl Iterator<Item = Pid> + use<> {
     processes.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?))
 }
 
-/// `/proc/PID/stat`
+/// A process as `/proc/PID/stat` shows it.
 pub(crate) struct ProcessStat {
     pub(crate) is_zombie: bool,
     /// `None`: it is of another namespace.
@@ -314,7 +314,7 @@ pub(crate) struct ProcessStat {
 }
 
 impl ProcessStat {
-    /// `None`: there is no such process.
+    /// `None`: the process does not exist.
     pub(crate) fn of(process: Pid) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).ok()?;
         // The name in brackets, which may contain any character, the state, the parent, the group.

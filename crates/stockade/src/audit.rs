@@ -36,7 +36,7 @@ pub fn audit(args: &AuditArgs) -> Result<Exit, CommandError> {
     let examined = async {
         tokio::select! {
             report = examine(args, id) => report.map(Some),
-            _ = tokio::signal::ctrl_c() => Ok(None),
+            Ok(()) = tokio::signal::ctrl_c() => Ok(None),
         }
     };
     let Some(report) = runtime.block_on(examined)? else {

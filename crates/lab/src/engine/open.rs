@@ -3,7 +3,7 @@
 use std::{
     convert::Infallible,
     fmt,
-    ops::{Bound, Range},
+    ops::Bound,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -237,7 +237,7 @@ async fn write<R: Runtime>(run: Arc<OpenRun<R>>, writes: Writes, lasts: Duration
     while due < lasts {
         run.time.sleep_until(run.began + due).await;
         let key = draws.random_range(0..run.keys.len());
-        run.change(key..key + 1, writes.invalidation).await;
+        run.change(PurgedKeys::One(key), writes.invalidation).await;
         due += writes.every;
     }
 }
@@ -247,11 +247,7 @@ async fn purge<R: Runtime>(run: Arc<OpenRun<R>>, events: Vec<EngineEvent>) {
     for event in events {
         run.time.sleep_until(run.began + event.at).await;
         let began = run.time.now();
-        let keys = match event.purge {
-            PurgedKeys::All => 0..run.keys.len(),
-            PurgedKeys::One(key) => key..key + 1,
-        };
-        run.change(keys, event.invalidation).await;
+        run.change(event.purge, event.invalidation).await;
         let figures = record::EventFigures {
             at_ms: milliseconds(began - run.began),
             took_ms: milliseconds(run.time.now() - began),
@@ -283,19 +279,19 @@ impl<R: Runtime> OpenRun<R> {
     }
 
     /// Documents change at the source, and then their keys are invalidated.
-    async fn change(&self, keys: Range<usize>, how: Invalidation) {
-        let ids = &self.keys[keys.clone()];
-        let versions: Vec<u64> = ids.iter().map(|id| self.source.write(id)).collect();
-        if ids.len() == self.keys.len() {
-            self.cache.invalidate_all(ids, how).await;
-        } else {
-            for id in ids {
-                self.cache.invalidate(id, how).await;
-            }
+    async fn change(&self, keys: PurgedKeys, how: Invalidation) {
+        let changed = match keys {
+            PurgedKeys::All => 0..self.keys.len(),
+            PurgedKeys::One(key) => key..key + 1,
+        };
+        let versions: Vec<u64> = self.keys[changed.clone()].iter().map(|id| self.source.write(id)).collect();
+        match keys {
+            PurgedKeys::All => self.cache.invalidate_all(&self.keys, how).await,
+            PurgedKeys::One(key) => self.cache.invalidate(&self.keys[key], how).await,
         }
         if how == Invalidation::Hard {
             let mut tally = self.tally();
-            keys.zip(versions).for_each(|(key, version)| tally.audit.raise(key, version));
+            changed.zip(versions).for_each(|(key, version)| tally.audit.raise(key, version));
         }
     }
 

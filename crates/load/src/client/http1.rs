@@ -17,7 +17,7 @@ use stockade_model::time::Precise;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use self::reader::ResponseReader;
-pub(crate) use self::request::{PreparedRequest, USER_AGENT};
+pub(crate) use self::request::{ADDED_FIELDS, PreparedRequest};
 use super::{
     connect::{Stream, connection_failure},
     deadline::DeadlineTimer,

@@ -19,7 +19,10 @@ pub(crate) struct PreparedRequest {
 }
 
 /// The default `User-Agent`.
-pub(crate) const USER_AGENT: &str = concat!("stockade/", env!("CARGO_PKG_VERSION"));
+const USER_AGENT: &str = concat!("stockade/", env!("CARGO_PKG_VERSION"));
+/// Fields that a request has unless its template sets them.
+pub(crate) const ADDED_FIELDS: [(HeaderName, &str); 2] =
+    [(header::USER_AGENT, USER_AGENT), (header::ACCEPT_ENCODING, "gzip")];
 
 impl PreparedRequest {
     pub(crate) fn new(template: &RequestTemplate, endpoint: &Endpoint, keeps_alive: bool) -> Self {
