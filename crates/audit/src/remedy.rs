@@ -24,7 +24,11 @@ const REMEDIES: &[(&str, &str, &str)] = &[
     ("nginx", "outage.silence", NGINX_REFRESH),
     ("nginx", "outage.slow", NGINX_REFRESH),
     ("nginx", "outage.flapping", NGINX_STALE),
-    ("nginx", "freshness.clock", "proxy_ignore_headers Expires; # such pages are then not stored"),
+    (
+        "nginx",
+        "freshness.clock",
+        "proxy_ignore_headers Expires; # pages whose only lifetime is Expires are then not stored",
+    ),
     (
         "nginx",
         "freshness.age-of-origin",
@@ -103,11 +107,16 @@ const REMEDIES: &[(&str, &str, &str)] = &[
         "if (beresp.http.Cache-Control ~ \"(must|proxy)-revalidate\") { set beresp.grace = 0s; } in vcl_backend_response",
     ),
     ("varnish", "outage.flapping", VARNISH_ABANDON),
+    ("varnish", "freshness.max-age", VARNISH_GRACE),
+    ("varnish", "freshness.s-maxage", VARNISH_GRACE),
+    ("varnish", "freshness.expires", VARNISH_GRACE),
     (
         "varnish",
         "freshness.expires-0",
         "if (beresp.http.Expires == \"0\" && beresp.http.Cache-Control !~ \"max-?age=\") { set beresp.uncacheable = true; } in vcl_backend_response",
     ),
+    ("varnish", "freshness.clock", VARNISH_GRACE),
+    ("varnish", "freshness.age-of-origin", VARNISH_GRACE),
     ("varnish", "freshness.heuristic", VARNISH_TTL),
     ("varnish", "freshness.no-lifetime", VARNISH_TTL),
     (
@@ -210,6 +219,7 @@ const REMEDIES: &[(&str, &str, &str)] = &[
     ("squid", "outage.reset", SQUID_PATTERN),
     ("squid", "outage.silence", "read_timeout 2 seconds; refresh_pattern . 0 10% 4320"),
     ("squid", "freshness.heuristic", SQUID_PATTERN),
+    ("squid", "privacy.authorization", "login=PASSTHRU in the line cache_peer"),
     ("squid", "privacy.cookies", "acl cookies req_header Cookie . and cache deny cookies"),
     ("squid", "variants.if-range", "acl if_range req_header If-Range . and cache deny if_range"),
     ("squid", "integrity.error-stored", "negative_ttl 0 seconds"),
@@ -267,6 +277,7 @@ const NGINX_REFRESH: &str = "proxy_cache_background_update on;";
 const NGINX_STALE: &str = "proxy_cache_use_stale error timeout http_500 http_502 http_503 http_504; for any time, and for must-revalidate pages, too";
 const NGINX_VARY: &str = "remove Vary from proxy_ignore_headers";
 const VARNISH_ABANDON: &str = "if (beresp.status >= 500 && bereq.is_bgfetch) { return (abandon); } and set beresp.grace = std.duration(regsub(beresp.http.Cache-Control, \".*stale-if-error=([0-9]+).*\", \"\\1s\"), 0s); for pages with stale-if-error, in vcl_backend_response";
+const VARNISH_GRACE: &str = "if (beresp.http.Cache-Control !~ \"stale-\") { set beresp.grace = 0s; } in vcl_backend_response; users then wait for the refresh of such pages";
 const VARNISH_TTL: &str = "varnishd -p default_ttl=0";
 const HAPROXY_LOADS_EACH: &str =
     "HAProxy's cache does not coalesce: put Varnish, nginx or stockade proxy behind it";

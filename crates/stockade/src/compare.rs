@@ -31,6 +31,14 @@ pub fn compare(args: &CompareArgs) -> Result<Exit, CommandError> {
 }
 
 fn read(directory: &Path) -> Result<(Record, Results), CommandError> {
+    #[cfg(feature = "http")]
+    if directory.is_file() && crate::audit::record::read(directory).is_ok() {
+        let shown = directory.display();
+        let text = format!(
+            "{shown} is the record of an audit: `stockade audit URL --against {shown}` compares with it"
+        );
+        return Err(CommandError::Usage(text));
+    }
     let latest = storage::find_latest(directory)?;
     if latest != directory {
         say!("the latest record of {}: {}", directory.display(), latest.display());

@@ -5,6 +5,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use futures_util::future::join;
 use stockade_model::units::{format_duration, milliseconds};
 use stockade_record::clock::since_1970;
 
@@ -145,10 +146,18 @@ enum Lifetime {
     Heuristic(Duration),
 }
 
-/// Asks for a page for some seconds, and compares with its lifetime.
+/// Asks for a page for some seconds, for another at the begin and the end of them alone, and compares with their lifetime. A cache that
+/// refreshes an expired page with the first request after its end serves only the second page when it is much too old.
 async fn kept(audit: &Audit<'_>, name: &str, lifetime: Lifetime, page: fn(&OriginRequest) -> Page) -> Answer {
     let case = audit.case(name, page);
-    let requests = requests_for(audit, &case.path("page"), PATIENCE, WATCHED).await;
+    let idle_path = case.path("idle");
+    let idle = async {
+        let first = audit.users.get(&idle_path).await;
+        audit.users.wait(WATCHED).await;
+        [first, audit.users.get(&idle_path).await]
+    };
+    let (mut requests, idle) = join(requests_for(audit, &case.path("page"), PATIENCE, WATCHED), idle).await;
+    requests.extend(idle);
     let (loads, reused) = (case.loads(), requests.len().saturating_sub(case.loads()));
     let (limit, is_stated) = match lifetime {
         Lifetime::Stated(limit) => (limit, true),
@@ -177,7 +186,14 @@ async fn kept(audit: &Audit<'_>, name: &str, lifetime: Lifetime, page: fn(&Origi
         for (request, _) in &overdue {
             audit.users.found(Violation::TooOld, request, "RFC 9111, 4.2.4");
         }
-        let text = format!("{} of {} answers were too old, by up to {late}.", overdue.len(), requests.len());
+        let text = if overdue.iter().all(|(request, _)| request.path == idle_path) {
+            format!(
+                "A request after a pause of {} got the old page, {late} too late.",
+                format_duration(WATCHED)
+            )
+        } else {
+            format!("{} of {} answers were too old, by up to {late}.", overdue.len(), requests.len())
+        };
         return answer(Mark::Wrong, text);
     }
     match (reused, limit.is_zero()) {

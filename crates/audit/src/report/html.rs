@@ -120,7 +120,7 @@ fn group(
                             }
                         }
                         td.text {
-                            p.question { (prose(question.text)) }
+                            p.question { (prose(question.text)) " " code { (question.id) } }
                             p { (prose(&answer.text)) }
                             (evidence(question, answer))
                         }
@@ -132,13 +132,12 @@ fn group(
     }
 }
 
-/// Figures, id and rule, folded.
+/// Rule and figures, folded.
 fn evidence(question: &Question, answer: &Answer) -> Markup {
     html! {
         details {
             summary { "evidence" }
             dl {
-                dt { "question" } dd { code { (question.id) } }
                 @if !question.rule.is_empty() { dt { "rule" } dd { (question.rule) } }
                 @for (name, value) in &answer.evidence { dt { (name) } dd { (shown(value)) } }
             }

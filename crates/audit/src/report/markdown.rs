@@ -74,7 +74,8 @@ fn row(
         was.map_or_else(String::new, |was| was.name().to_owned())
     });
     let remedy = report.remedy(question).map(code).unwrap_or_default();
-    let text = format!("{}<br>{}", escape_markdown(question.text), escape_markdown(&answer.text));
+    let (asked, text) = (escape_markdown(question.text), escape_markdown(&answer.text));
+    let text = format!("`{}` {asked}<br>{text}", question.id);
     [answer.mark.name().to_owned()].into_iter().chain(was).chain([text, remedy]).collect()
 }
 

@@ -80,17 +80,17 @@ fn text_ends_with_the_worst_answers() {
     nginx 1.22.1 at http://127.0.0.1:8080: 4 questions in 15.2s
 
     herd
-      weak    A page that is not stored
+      weak    herd.cold: A page that is not stored
               200 loads.
               worse: best -> weak
               > proxy_cache_lock on;
-      best    A page that has expired
+      best    herd.expired: A page that has expired
               1 load.
 
     privacy
-      wrong   A page with <Set-Cookie> & `private`
+      wrong   privacy.cookie: A page with <Set-Cookie> & `private`
               2 of 50 users had another's page | �.
-      unknown A page for one user
+      unknown privacy.owner: A page for one user
               The page was not stored.
               unknown: weak -> unknown
 
@@ -160,8 +160,8 @@ fn markdown_has_the_worst_answers_before_the_folded_ones() {
 
     | mark | was | question and answer | remedy |
     | --- | --- | --- | --- |
-    | wrong | wrong | A page with &lt;Set-Cookie&gt; &amp; &#96;private&#96;<br>2 of 50 users had another's page &#124; �. |  |
-    | weak | best | A page that is not stored<br>200 loads. | <code>proxy_cache_lock on;</code> |
+    | wrong | wrong | `privacy.cookie` A page with &lt;Set-Cookie&gt; &amp; &#96;private&#96;<br>2 of 50 users had another's page &#124; �. |  |
+    | weak | best | `herd.cold` A page that is not stored<br>200 loads. | <code>proxy_cache_lock on;</code> |
 
     2 false answers to 1,300 requests.
 
@@ -177,10 +177,10 @@ fn markdown_has_the_worst_answers_before_the_folded_ones() {
 
     | mark | was | question and answer | remedy |
     | --- | --- | --- | --- |
-    | weak | best | A page that is not stored<br>200 loads. | <code>proxy_cache_lock on;</code> |
-    | best |  | A page that has expired<br>1 load. |  |
-    | wrong | wrong | A page with &lt;Set-Cookie&gt; &amp; &#96;private&#96;<br>2 of 50 users had another's page &#124; �. |  |
-    | unknown | weak | A page for one user<br>The page was not stored. |  |
+    | weak | best | `herd.cold` A page that is not stored<br>200 loads. | <code>proxy_cache_lock on;</code> |
+    | best |  | `herd.expired` A page that has expired<br>1 load. |  |
+    | wrong | wrong | `privacy.cookie` A page with &lt;Set-Cookie&gt; &amp; &#96;private&#96;<br>2 of 50 users had another's page &#124; �. |  |
+    | unknown | weak | `privacy.owner` A page for one user<br>The page was not stored. |  |
 
     </details>
     "#);
@@ -220,7 +220,7 @@ fn html_escapes_texts() {
     let body = page.split_once("<body>").unwrap().1;
     let (_, group) = body.split_once("<h2>privacy</h2>").unwrap();
     let (row, _) = group.split_once("</tr><tr id=\"privacy.owner\">").unwrap();
-    insta::assert_snapshot!(row, @r#"<table class="answers"><thead><tr><th class="text">mark</th><th class="text">question and answer</th><th class="text">remedy</th></tr></thead><tbody><tr id="privacy.cookie"><td class="text"><span class="badge wrong">wrong</span></td><td class="text"><p class="question">A page with &lt;Set-Cookie&gt; &amp; <code>private</code></p><p>2 of 50 users had another's page | �.</p><details><summary>evidence</summary><dl><dt>question</dt><dd><code>privacy.cookie</code></dd><dt>rule</dt><dd>RFC 9111, 5.2.2.7</dd><dt>others</dt><dd>2</dd></dl></details></td><td class="text"></td>"#);
+    insta::assert_snapshot!(row, @r#"<table class="answers"><thead><tr><th class="text">mark</th><th class="text">question and answer</th><th class="text">remedy</th></tr></thead><tbody><tr id="privacy.cookie"><td class="text"><span class="badge wrong">wrong</span></td><td class="text"><p class="question">A page with &lt;Set-Cookie&gt; &amp; <code>private</code> <code>privacy.cookie</code></p><p>2 of 50 users had another's page | �.</p><details><summary>evidence</summary><dl><dt>rule</dt><dd>RFC 9111, 5.2.2.7</dd><dt>others</dt><dd>2</dd></dl></details></td><td class="text"></td>"#);
     let in_bar: Vec<_> = body.matches("style=\"flex-grow:1\"").collect();
     assert_eq!(in_bar.len(), 4, "{body}");
     for text in [
@@ -243,7 +243,7 @@ fn audit_without_a_bad_answer_has_no_list_of_the_worst() {
     nginx 1.22.1 at http://127.0.0.1:8080: 1 question in 15.2s
 
     herd
-      best    A page that has expired
+      best    herd.expired: A page that has expired
               1 load.
 
     1 best

@@ -18,7 +18,9 @@ pub(super) fn render(report: &AuditReport, options: &ReportOptions<'_>) -> Strin
         for (question, answer) in answers {
             let change = options.other_mark(question);
             let change = change.map(|change| format!("{}: {}", change.kind().name(), change.marks()));
-            let texts = [question.text.to_owned(), answer.text.clone()].into_iter().chain(change);
+            let texts = [format!("{}: {}", question.id, question.text), answer.text.clone()]
+                .into_iter()
+                .chain(change);
             push_answer(&mut page, answer.mark, texts, report.remedy(question));
         }
     }

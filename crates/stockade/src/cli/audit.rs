@@ -5,13 +5,13 @@ use std::{net::SocketAddr, path::PathBuf, str::FromStr};
 use clap::Args;
 use stockade_audit::{FailingAnswer, PRESETS, Preset, Purge, Question, questions, report};
 use stockade_load::TargetPattern;
-use stockade_model::{nearest::remedy, registry::ReportFormat};
+use stockade_model::{nearest::nearest, registry::ReportFormat};
 
 use super::{exit_codes_line, http::address, named};
 
 /// An audit needs no file: it plays the origin and the users.
 #[derive(Debug, Args)]
-#[command(after_help = after_help())]
+#[command(after_help = after_help(), arg_required_else_help = true)]
 pub struct AuditArgs {
     /// URL of the cache, which forwards to the address of --origin-listen
     #[arg(value_name = "URL", required_unless_present = "preset", conflicts_with = "preset")]
@@ -86,10 +86,16 @@ impl FromStr for AskedQuestions {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut ids: Vec<&str> = questions().map(Question::group).collect();
-        ids.dedup();
-        ids.extend(questions().map(|question| question.id));
-        let found = ids.iter().copied().find(|id| *id == text).map(Self);
-        found.ok_or_else(|| format!("`{text}` is neither a question nor a group: {}", remedy(text, ids)))
+        let mut groups: Vec<&str> = questions().map(Question::group).collect();
+        groups.dedup();
+        let ids = || groups.iter().copied().chain(questions().map(|question| question.id));
+        let found = ids().find(|id| *id == text).map(Self);
+        found.ok_or_else(|| {
+            let remedy = match nearest(text, ids()) {
+                Some(id) => format!("did you mean `{id}`?"),
+                None => format!("use a group ({}), or an id of a report", groups.join(", ")),
+            };
+            format!("`{text}` is neither a question nor a group: {remedy}")
+        })
     }
 }

@@ -76,7 +76,7 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = registries())]
+#[command(after_help = registries(), arg_required_else_help = true)]
 pub struct ProxyArgs {
     /// Origin: `http://HOST:PORT`, `https://HOST:PORT`, or a database of documents; overrides the only origin of the file
     #[arg(long, value_name = "URL", required_unless_present = "config")]

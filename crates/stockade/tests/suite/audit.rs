@@ -93,6 +93,7 @@ fn answers_that_an_experiment_can_ask_are_read_by_the_lab() {
     init("host.toml", "keys.host")
         .assert_refused(2, &["its origin serves the same page to all", "herd.cold"]);
     init("other.toml", "keys.path").assert_refused(2, &["the audit has no answer `keys.path`"]);
+    sandbox.stockade(&["compare", &record, &record]).assert_refused(2, &["record of an audit", "--against"]);
 }
 
 /// Its built-in VCL has a grace of ten seconds. The earlier audit was of a cache that coalesces nothing.
@@ -127,6 +128,7 @@ fn cache_with_another_origin_is_named_with_the_remedy() {
         .assert_refused(2, &["not on this machine", "--allow-target cache.example"]);
     audit(&["http://a:b@localhost"]).assert_refused(2, &["has a user or a password"]);
     audit(&["http://localhost", "--fail-on", "herd.colt"]).assert_refused(2, &["`herd.cold`"]);
+    audit(&["http://localhost", "--ask", "nonsense"]).assert_refused(2, &["use a group (herd, outage, "]);
 }
 
 #[test]

@@ -29,7 +29,7 @@ sub vcl_backend_response {
     if (beresp.status >= 500 && bereq.is_bgfetch) {
         return (abandon);
     }
-    if (beresp.http.Cache-Control ~ "(must|proxy)-revalidate") {
+    if (beresp.http.Cache-Control ~ "(must|proxy)-revalidate" || beresp.http.Cache-Control !~ "stale-") {
         set beresp.grace = 0s;
     } elsif (beresp.http.Cache-Control ~ "stale-if-error=[0-9]") {
         set beresp.grace = std.duration(regsub(beresp.http.Cache-Control, ".*stale-if-error=([0-9]+).*", "\1s"), 0s);
