@@ -1,6 +1,6 @@
 # Commands are cargo's. The scripts install the packages that the tests need.
 
-.PHONY: audit test stand check bench fuzz mutants book man deny api deploy-check instructions deps fmt
+.PHONY: audit test stand check bench fuzz mutants book man dist deny api deploy-check instructions deps fmt
 
 CARGO ?= cargo
 REPOSITORY ?= $(patsubst %.git,%,$(shell git config --get remote.origin.url))
@@ -77,6 +77,10 @@ man:
 	$(STOCKADE) man >target/man/stockade.1
 	set -e; for command in $$(sed -n 's/^stockade\\-\(.*\)(1)$$/\1/p' target/man/stockade.1); do \
 		$(STOCKADE) man "$$command" >"target/man/stockade-$$command.1"; done
+
+# Builds the packages of a release into target/packages, for Linux on x86-64. Twenty minutes. `scripts/try-packages` then installs each.
+dist:
+	scripts/dist
 
 # The checks of cargo-deny, advisories included. `make check` tests bans, licences and sources without it.
 deny:

@@ -1,13 +1,43 @@
 #!/usr/bin/env bash
-# Installs Stockade: a version of the registry, or the source that this script belongs to.
+# Installs Stockade: the program of a release, or compiled from the registry, or from the source that this script belongs to.
 #
 #   ROOT      the directory; the program is in its `bin`
-#   VERSION   of the registry; empty: this source
-#   FEATURES  of the build, with commas
+#   VERSION   of a release; empty: that of this source
+#   FEATURES  of a build, with commas; the program of a release has all
+#   RELEASES  URL of the releases, such as https://github.com/OWNER/stockade/releases/download; empty: compile
 set -euo pipefail
 
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)
-arguments=(install stockade --locked --root "${ROOT:?}" --no-default-features --features "${FEATURES:-}")
+
+# False if there is no such release for this machine.
+download() {
+    local version archive scratch
+    [[ $(uname -sm) == "Linux x86_64" ]] || return 1
+    version=${VERSION:-$(sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' "$here/Cargo.toml")}
+    archive=stockade-$version-x86_64-linux
+    scratch=$(mktemp -d)
+    for file in "$archive.tar.gz" SHA256SUMS; do
+        curl --silent --show-error --fail --location --retry 3 --max-time 120 \
+            --output "$scratch/$file" "$RELEASES/v$version/$file" || return 1
+    done
+    # An archive that is not the released one is never run.
+    if ! (cd "$scratch" && grep --fixed-strings " $archive.tar.gz" SHA256SUMS | sha256sum --check --strict --quiet -); then
+        echo "::error::$RELEASES/v$version/$archive.tar.gz has another checksum than in SHA256SUMS" >&2
+        exit 1
+    fi
+    tar -xzf "$scratch/$archive.tar.gz" -C "$scratch" &&
+        install -D "$scratch/$archive/stockade" "$ROOT/bin/stockade" &&
+        rm -r "$scratch"
+}
+
+: "${ROOT:?}"
+if [[ -n ${RELEASES:-} ]]; then
+    if download; then
+        exit
+    fi
+    echo "there is no program of this release for this machine: it is compiled" >&2
+fi
+arguments=(install stockade --locked --root "$ROOT" --no-default-features --features "${FEATURES:-}")
 if [[ -n ${VERSION:-} ]]; then
     arguments+=(--version "$VERSION")
 else

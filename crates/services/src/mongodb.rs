@@ -10,7 +10,11 @@ use std::{
 
 use crate::{RunningServer, ServiceError, certificate, free_port, server::is_a_server};
 
-const FERRETDB: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/mongodb/bin/ferretdb");
+/// A package of a release has no path of the machine that built it: there, `STOCKADE_FERRETDB` is the name of the program.
+const FERRETDB: &str = match option_env!("STOCKADE_FERRETDB") {
+    Some(program) => program,
+    None => concat!(env!("CARGO_MANIFEST_DIR"), "/mongodb/bin/ferretdb"),
+};
 
 /// The only user. The password contains characters that a URL has to encode.
 const USER: &str = "ada";

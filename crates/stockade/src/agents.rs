@@ -137,7 +137,7 @@ fn server_machine(address: IpAddr) -> Result<ServerOptions, CommandError> {
     TcpListener::bind((address, 0)).map_err(|error| {
         CommandError::Usage(format!("--serve: {address} is not an address of this machine: {error}"))
     })?;
-    let machine = Arc::new(ThisMachine { program: own_program()?, address });
+    let machine = Arc::new(ThisMachine { program: own_program(), address });
     Ok(ServerOptions { machine, address })
 }
 

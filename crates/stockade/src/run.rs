@@ -136,14 +136,17 @@ impl ExperimentArgs {
         if !self.arms.is_empty() {
             experiment = experiment.only_arms(&self.arms)?;
         }
-        let options = Options::new(own_program()?);
+        let options = Options::new(own_program());
         Ok((experiment, Options { scale: self.scale, repeats: self.repeat, seed, ..options }))
     }
 }
 
-/// This program, which is also the servers of experiments.
-pub fn own_program() -> Result<PathBuf, CommandError> {
-    env::current_exe().map_err(|error| CommandError::Usage(format!("where is this program? {error}")))
+/// This program, which is also the servers of experiments. In a root without `/proc`, by the name that started it.
+pub fn own_program() -> PathBuf {
+    env::current_exe()
+        .ok()
+        .or_else(|| env::args_os().next().map(PathBuf::from))
+        .unwrap_or_else(|| "stockade".into())
 }
 
 /// Standard output carries the report and nothing else. A file or a pipe has it as it is, for programs.

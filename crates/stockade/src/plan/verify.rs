@@ -30,7 +30,7 @@ pub fn verify(
     record_directory: &Path,
 ) -> Result<Verification, CommandError> {
     let experiment = LabExperiment::load(file)?;
-    let options = Options::new(own_program()?);
+    let options = Options::new(own_program());
     let mut observers: Vec<Box<dyn RunObserver>> =
         vec![Box::new(LiveScreen::open(RunView::new(&experiment, options.scale)))];
     let (record, results) =

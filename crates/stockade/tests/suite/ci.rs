@@ -315,3 +315,80 @@ fn program_is_installed_from_the_action_or_the_registry() {
         )
     );
 }
+
+/// From a folder in place of the releases of a repository: curl reads `file:` URLs.
+#[test]
+fn program_of_a_release_is_installed_if_its_checksum_is_right() {
+    let sandbox = Sandbox::new();
+    let (at, version) = (|path: &str| sandbox.path().join(path), env!("CARGO_PKG_VERSION"));
+    let archive = format!("stockade-{version}-x86_64-linux");
+    let release = format!("releases/v{version}");
+    fs::create_dir_all(at(&archive)).expect("a folder");
+    fs::create_dir_all(at(&release)).expect("a folder");
+    sandbox.file(&format!("{archive}/stockade"), "#!/bin/sh\necho released\n");
+    let shell = |text: &str| {
+        let output = sandbox.command_of("sh").args(["-euc", text]).output().expect("sh");
+        assert!(output.status.success(), "{output:?}");
+    };
+    shell(&format!("tar czf {release}/{archive}.tar.gz {archive}; cd {release}; sha256sum *.gz >SHA256SUMS"));
+    let program = sandbox.file("cargo", "#!/bin/sh\necho compiled\n");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("ours");
+    fs::copy(&program, at("rustup")).expect("ours");
+    let install = |root: &str, releases: &str| {
+        let mut command = sandbox.command_of("bash");
+        let path = format!("{}:{}", sandbox.path().display(), std::env::var("PATH").unwrap_or_default());
+        command.arg(script("install-stockade.sh")).env("PATH", path).env("ROOT", at(root));
+        command.env("RELEASES", format!("file://{}", at(releases).display()));
+        ProgramOutput::of(command.output().expect("bash"))
+    };
+    let installed = install("good", "releases");
+    assert_eq!((installed.code, installed.stdout.as_str()), (0, ""), "{}", installed.stderr);
+    assert_eq!(fs::read(at("good/bin/stockade")).expect("installed"), b"#!/bin/sh\necho released\n");
+    let none = install("none", "elsewhere");
+    assert!(none.stdout.ends_with("compiled\n") && none.stderr.contains("it is compiled"), "{none:?}");
+    shell(&format!("echo more >>{release}/{archive}.tar.gz"));
+    let changed = install("changed", "releases");
+    assert!(changed.code == 1 && changed.stderr.contains("another checksum"), "{changed:?}");
+    assert!(!at("changed").exists());
+}
+
+/// On copies, for the first time and again.
+#[test]
+fn address_of_the_repository_is_written_into_manifests_and_guides() {
+    let sandbox = Sandbox::new();
+    let crates = fs::read_dir(root().join("crates")).expect("crates").map(|entry| entry.expect("a crate"));
+    let mut paths: Vec<_> =
+        crates.map(|entry| format!("crates/{}/Cargo.toml", entry.file_name().display())).collect();
+    let manifests = paths.len();
+    let guide = "docs/guide/gate-a-pull-request.md";
+    let others = ["Cargo.toml", "crates/stockade/pyproject.toml", "deploy/ci/gitlab-ci.yml", guide];
+    paths.extend(others.map(str::to_owned));
+    paths.push("scripts/set-repository".to_owned());
+    for path in &paths {
+        let copy = sandbox.path().join(path);
+        fs::create_dir_all(copy.parent().expect("a folder")).expect("a folder");
+        fs::copy(root().join(path), copy).unwrap_or_else(|error| panic!("{path}: {error}"));
+    }
+    let set = |url: &str| {
+        let mut command = sandbox.command_of("sh");
+        ProgramOutput::of(command.args(["scripts/set-repository", url]).output().expect("sh"))
+    };
+    let read = |path: &str| fs::read_to_string(sandbox.path().join(path)).expect("a copy");
+    for (url, name) in [
+        ("https://github.com/some/stockade", "some/stockade"),
+        ("https://gitlab.com/other/group/stockade.git/", "other/group/stockade"),
+    ] {
+        let output = set(url);
+        assert_eq!(output.code, 0, "{}", output.stderr);
+        let url = url.trim_end_matches('/').trim_end_matches(".git");
+        for path in [others[0], others[1], others[2]] {
+            assert_eq!(read(path).matches(url).count(), 1, "{path}");
+        }
+        assert!(read(guide).contains(&format!("uses: {name}@v1")), "{}", read(guide));
+        let all: String = paths[..manifests].iter().map(|path| read(path)).collect();
+        assert_eq!(all.matches("\nrepository.workspace = true\n").count(), manifests);
+    }
+    assert!(!read(guide).contains("OWNER/stockade"));
+    set("github.com/some/stockade")
+        .assert_refused(2, &["is not a URL such as https://github.com/OWNER/stockade"]);
+}
