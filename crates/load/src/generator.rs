@@ -44,6 +44,7 @@ use self::{
     worker::{LoadContext, LoadWorker, WorkerEvent},
 };
 use crate::{
+    allowed::AllowedTargets,
     client::{ClientContext, ThreadClient},
     plan::Plan,
     sample::{RequestFailure, Sample},
@@ -126,6 +127,36 @@ impl LoadRunner for ThisProcess {
 
     fn prepare<'a>(&'a self, load: &'a LoadTest) -> Result<Box<dyn ReadyLoad + 'a>, LoadTestError> {
         Ok(Box::new(load.prepare()?))
+    }
+}
+
+/// Sends loads from threads of this process, to these servers alone.
+#[derive(Clone, Debug)]
+pub struct OnlyTo(pub AllowedTargets);
+
+/// A load with bounds of its own.
+struct BoundedLoad(LoadTest);
+
+impl LoadRunner for OnlyTo {
+    fn is_this_process(&self) -> bool {
+        true
+    }
+
+    fn prepare<'a>(&'a self, load: &'a LoadTest) -> Result<Box<dyn ReadyLoad + 'a>, LoadTestError> {
+        let mut load = load.clone();
+        load.options.allowed = Some(self.0.clone());
+        load.prepare()?;
+        Ok(Box::new(BoundedLoad(load)))
+    }
+}
+
+impl ReadyLoad for BoundedLoad {
+    fn run(
+        self: Box<Self>,
+        observer: &mut dyn Observer,
+        cancel: &CancellationToken,
+    ) -> Result<LoadTestRun, LoadTestError> {
+        self.0.run(observer, cancel)
     }
 }
 

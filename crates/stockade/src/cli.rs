@@ -9,6 +9,8 @@ mod help;
 mod http;
 #[cfg(feature = "http")]
 mod load;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod plan;
 #[cfg(feature = "http")]
 mod telemetry;
@@ -19,6 +21,8 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, Parser, Subcommand, ValueEnum, builder::TypedValueParser};
 use stockade_cache::{PRESETS, Preset, Strategy};
 use stockade_lab::{engine::DocumentCount, run::UntilDecided};
+#[cfg(feature = "http")]
+use stockade_load::TargetPattern;
 use stockade_model::{
     latency::Latency,
     nearest::{nearest, remedy},
@@ -43,6 +47,8 @@ pub use help::{CompletionsArgs, ManArgs};
 pub use http::{AppArgs, OriginArgs, ParentArgs, ProxyArgs};
 #[cfg(feature = "http")]
 pub use load::{LoadArgs, Out};
+#[cfg(feature = "mcp")]
+pub use mcp::McpArgs;
 pub use plan::PlanArgs;
 #[cfg(feature = "http")]
 pub use telemetry::{LivePageArgs, TelemetryArgs, UiArgs};
@@ -118,6 +124,9 @@ pub enum Command {
     /// Show records in a browser: browse, filter, overlay, compare
     #[cfg(feature = "http")]
     Ui(UiArgs),
+    /// Serve tools for coding agents: the Model Context Protocol on standard input and output
+    #[cfg(feature = "mcp")]
+    Mcp(McpArgs),
     /// Print a script that completes commands, flags and values in a shell
     Completions(CompletionsArgs),
     /// Print the manual page of the program or of a command
@@ -185,6 +194,10 @@ pub struct RunArgs {
     /// Format of the report on standard output
     #[arg(long, value_parser = named(&FORMATS), default_value = "text")]
     pub format: &'static ReportFormat<Render>,
+    /// Server that loads over HTTP may reach, such as `127.0.0.0/8` or `*.staging.example:443`; may be repeated [default: all]
+    #[cfg(feature = "http")]
+    #[arg(long, value_name = "PATTERN", conflicts_with = "on")]
+    pub allow_target: Vec<TargetPattern>,
     #[cfg(feature = "http")]
     #[command(flatten)]
     pub on: OnArgs,

@@ -89,6 +89,9 @@ pub enum CommandError {
     #[cfg(feature = "agents")]
     #[error(transparent)]
     Coordinator(#[from] stockade_agents::CoordinatorError),
+    #[cfg(feature = "mcp")]
+    #[error("the Model Context Protocol on standard input: {0}")]
+    Protocol(String),
     #[error("{0}")]
     Usage(String),
     #[error("cannot write to standard output: {0}")]
@@ -183,6 +186,8 @@ impl CommandError {
             Self::Run(error) => error.is_usage(),
             Self::Engine(error) => error.is_usage(),
             Self::Output(_) => false,
+            #[cfg(feature = "mcp")]
+            Self::Protocol(_) => false,
             #[cfg(feature = "agents")]
             Self::Agent(_) | Self::Coordinator(_) => false,
             // An address that is taken is not wrong usage.

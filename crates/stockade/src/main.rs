@@ -37,6 +37,8 @@ mod input;
 #[cfg(feature = "http")]
 mod load;
 mod man;
+#[cfg(feature = "mcp")]
+mod mcp;
 #[cfg(feature = "http")]
 mod origin;
 mod plan;
@@ -76,6 +78,8 @@ fn main() -> ExitCode {
         Command::Plan(args) => plan::plan(&args),
         #[cfg(feature = "http")]
         Command::Ui(args) => ui::ui(&args),
+        #[cfg(feature = "mcp")]
+        Command::Mcp(args) => mcp::mcp(args),
         Command::Completions(args) => completions::completions(&args),
         Command::Man(args) => man::man(&args),
         #[cfg(feature = "http")]

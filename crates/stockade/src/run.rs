@@ -18,7 +18,7 @@ use stockade_lab::{
     spec::Experiment,
 };
 #[cfg(feature = "http")]
-use stockade_load::generator::LoadRunner;
+use stockade_load::generator::{LoadRunner, OnlyTo};
 use stockade_model::{message::printable_lines, seed::Seed};
 #[cfg(feature = "http")]
 use stockade_record::report::openmetrics;
@@ -51,7 +51,8 @@ pub fn run(args: RunArgs) -> Result<Exit, CommandError> {
     #[cfg(feature = "http")]
     let options = match agents(&args.on, &args.place, &experiment, &stop)? {
         Some(Placement { loads, machines }) => Options { loads: Some(loads), machines, ..options },
-        None => options,
+        None if args.allow_target.is_empty() => options,
+        None => Options { loads: Some(Arc::new(OnlyTo(args.allow_target.into()))), ..options },
     };
     let view = RunView::new(&experiment, options.scale);
     let mut observers: Vec<Box<dyn RunObserver>> = vec![Box::new(LiveScreen::open(view))];

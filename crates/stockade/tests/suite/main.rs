@@ -17,6 +17,7 @@ mod http;
 mod load;
 mod load_settings;
 mod man;
+mod mcp;
 mod mongodb;
 mod nats;
 mod open;

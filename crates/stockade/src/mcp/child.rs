@@ -1,0 +1,88 @@
+//! A command of this program as a child, and its end as the result of a tool.
+
+use std::{io, process::Stdio, time::Duration};
+
+use rmcp::model::CallToolResult;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt},
+    process::{Child, Command},
+    time::timeout,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{cli::exit_codes, run::own_program};
+
+/// More than any report has; the rest of a longer one is not read.
+const OUTPUT_BYTES_MAX: u64 = 4 << 20;
+/// For a command that is interrupted to stop its servers and to write its record.
+const GRACE: Duration = Duration::from_secs(20);
+
+/// A command that has ended.
+#[derive(Debug)]
+pub struct Ended {
+    code: i32,
+    report: String,
+    messages: String,
+}
+
+/// Runs a command to its end. A cancelled one is interrupted, as by Ctrl-C.
+pub async fn run(arguments: &[String], cancelled: &CancellationToken) -> io::Result<Ended> {
+    let mut child = Command::new(own_program())
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()?;
+    let (report, messages) = (child.stdout.take(), child.stderr.take());
+    let output = async { tokio::join!(text(report), text(messages)) };
+    tokio::pin!(output);
+    let (report, messages) = match cancelled.run_until_cancelled(&mut output).await {
+        Some(output) => output,
+        None => {
+            interrupt(&child);
+            timeout(GRACE, output).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+        }
+    };
+    let code = child.wait().await?.code().unwrap_or(-1);
+    Ok(Ended { code, report: report?, messages: messages? })
+}
+
+fn interrupt(child: &Child) {
+    let id = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+    // A child that has ended needs none.
+    let _ = id.map(|id| kill_process(id, Signal::INT));
+}
+
+async fn text(output: Option<impl AsyncRead + Unpin>) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    if let Some(mut output) = output {
+        (&mut output).take(OUTPUT_BYTES_MAX).read_to_end(&mut bytes).await?;
+        // The child does not wait for its reader.
+        tokio::io::copy(&mut output, &mut tokio::io::sink()).await?;
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+impl Ended {
+    /// Exit code, its meaning, messages and report. A verdict is no error of the tool: 98 and 99 are results.
+    pub fn result(self, command: &str) -> CallToolResult {
+        let meaning = exit_codes(Some(command)).iter().find(|(code, _)| i32::from(*code) == self.code);
+        let report = match serde_json::from_str(&self.report) {
+            Ok(report) => report,
+            Err(_) => Value::String(self.report),
+        };
+        let result = json!({
+            "exit_code": self.code,
+            "meaning": meaning.map(|(_, meaning)| meaning),
+            "messages": self.messages,
+            "report": report,
+        });
+        match self.code {
+            0 | 98 | 99 => CallToolResult::structured(result),
+            _ => CallToolResult::structured_error(result),
+        }
+    }
+}
