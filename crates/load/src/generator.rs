@@ -102,6 +102,11 @@ pub trait LoadRunner: fmt::Debug + Send + Sync {
     /// True if this process sends them: then its processor time and memory are those of the load.
     fn is_this_process(&self) -> bool;
 
+    /// The servers that loads may reach; `None`: any, or agents decide.
+    fn allowed(&self) -> Option<&AllowedTargets> {
+        None
+    }
+
     /// Checks before anything is sent that the load can be run.
     fn prepare<'a>(&'a self, load: &'a LoadTest) -> Result<Box<dyn ReadyLoad + 'a>, LoadTestError>;
 }
@@ -140,6 +145,10 @@ struct BoundedLoad(LoadTest);
 impl LoadRunner for OnlyTo {
     fn is_this_process(&self) -> bool {
         true
+    }
+
+    fn allowed(&self) -> Option<&AllowedTargets> {
+        Some(&self.0)
     }
 
     fn prepare<'a>(&'a self, load: &'a LoadTest) -> Result<Box<dyn ReadyLoad + 'a>, LoadTestError> {

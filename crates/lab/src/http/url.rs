@@ -89,6 +89,14 @@ impl UrlTarget {
         folder: &Path,
     ) -> Result<TargetEndpoint, HttpError> {
         let Self { url, pid, before, command, reset, .. } = self;
+        let allowed = environment.loads.allowed();
+        if let Some(allowed) =
+            allowed.filter(|allowed| !url.parse().is_ok_and(|url| allowed.has_server(&url)))
+        {
+            return Err(HttpError::Unreachable(format!(
+                "loads of this run may not reach {url}; allowed: {allowed}; allow more with --allow-target"
+            )));
+        }
         let commands = commands(environment, origin, folder);
         if let Some(before) = before {
             commands.run("before", before)?;

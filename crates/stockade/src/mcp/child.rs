@@ -67,7 +67,7 @@ async fn text(output: Option<impl AsyncRead + Unpin>) -> io::Result<String> {
 }
 
 impl Ended {
-    /// Exit code, its meaning, messages and report. A verdict is no error of the tool: 98 and 99 are results.
+    /// Exit code, its meaning, messages and report. 98 and 99 are verdicts, not errors of the tool.
     pub fn result(self, command: &str) -> CallToolResult {
         let meaning = exit_codes(Some(command)).iter().find(|(code, _)| i32::from(*code) == self.code);
         let report = match serde_json::from_str(&self.report) {

@@ -279,13 +279,13 @@ mod tests {
             (
                 "audit",
                 json!({ "preset": "nginx", "ask": ["herd", "keys.host"] }),
-                "audit --format=json --preset=nginx --ask=herd --ask=keys.host --allow-target=127.0.0.0/8 --allow-target=::1/128 --allow-target=10.2.0.7 --",
+                "audit --format=json --preset=nginx --ask=herd --ask=keys.host --allow-target=127.0.0.0/8 --allow-target=::1/128 --allow-target=10.2.0.7/32:* --",
             ),
             ("init", json!({ "file": "--force" }), "init -- --force"),
             (
                 "run",
                 json!({ "file": "a.toml", "arms": ["a", "b"], "scale": 0.5 }),
-                "run --format=json --allow-target=127.0.0.0/8 --allow-target=::1/128 --allow-target=10.2.0.7 --arms=a,b --scale=0.5 -- a.toml",
+                "run --format=json --allow-target=127.0.0.0/8 --allow-target=::1/128 --allow-target=10.2.0.7/32:* --arms=a,b --scale=0.5 -- a.toml",
             ),
             ("check", json!({ "file": "a.toml" }), "check -- a.toml"),
             ("compare", json!({ "before": "a", "after": "b" }), "compare --format=json -- a b"),

@@ -2,6 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader, Write},
+    net::TcpListener,
     process::{Child, ChildStdin, ChildStdout, Stdio},
 };
 
@@ -135,7 +136,7 @@ fn wrong_calls_say_what_is_wrong() {
 #[test]
 fn loads_stay_on_this_machine() {
     let sandbox = Sandbox::new();
-    let text = "title = \"Elsewhere\"\n[target]\nkind = \"url\"\nurl = \"http://192.0.2.1:8080\"\n[load]\nrate = \"1/s\"\nduration = \"1s\"\n";
+    let text = "title = \"Elsewhere\"\n[target]\nkind = \"url\"\nurl = \"http://192.0.2.1:8080\"\n[load]\npath = \"/\"\nrate = \"1/s\"\nduration = \"1s\"\n";
     sandbox.file("e.toml", text);
     let mut client = Client::new(&sandbox);
     let ran = client.call("run", json!({"file": "e.toml"}));
@@ -151,12 +152,18 @@ fn loads_stay_on_this_machine() {
 #[test]
 fn cancelled_tool_is_interrupted_and_the_next_one_runs() {
     let sandbox = Sandbox::new();
-    let text = "title = \"Long\"\n[target]\nkind = \"url\"\nurl = \"http://127.0.0.1:9\"\n\
-        command = \"echo $$ >started; exec sleep 3600\"\n[load]\nrate = \"1/s\"\nduration = \"1h\"\n";
-    sandbox.file("long.toml", text);
+    // Takes connections, and never answers.
+    let server = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    let url = format!("http://{}", server.local_addr().expect("an address"));
+    let text = format!(
+        "title = \"Long\"\n[target]\nkind = \"url\"\nurl = \"{url}\"\n[load]\npath = \"/\"\nrate = \"1/s\"\nduration = \"1h\"\n"
+    );
+    sandbox.file("long.toml", &text);
     sandbox.file("e.toml", EXPERIMENT);
     let mut client = Client::new(&sandbox);
     let id = client.begin("tools/call", json!({"name": "run", "arguments": {"file": "long.toml"}}));
+    // The first request of the load has arrived.
+    drop(server.accept().expect("a connection"));
     client.notify("notifications/cancelled", json!({"requestId": id, "reason": "enough"}));
     let ran = client.call("run", json!({"file": "e.toml"}));
     assert_eq!(ran["result"]["structuredContent"]["exit_code"], 99, "{ran}");
