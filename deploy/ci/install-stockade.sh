@@ -9,10 +9,11 @@ set -euo pipefail
 
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)
 
-# False if there is no such release for this machine.
+# False if no program of this release runs on this machine. An action that is pinned to a branch or a commit is compiled: it may be newer.
 download() {
     local version archive scratch
     [[ $(uname -sm) == "Linux x86_64" ]] || return 1
+    [[ -n ${VERSION:-} || ${GITHUB_ACTION_REF:-v} == v* ]] || return 1
     version=${VERSION:-$(sed -n '/^\[workspace.package\]/,/^$/s/^version = "\(.*\)"/\1/p' "$here/Cargo.toml")}
     archive=stockade-$version-x86_64-linux
     scratch=$(mktemp -d)
@@ -26,6 +27,7 @@ download() {
         exit 1
     fi
     tar -xzf "$scratch/$archive.tar.gz" -C "$scratch" &&
+        "$scratch/$archive/stockade" --version >/dev/null &&
         install -D "$scratch/$archive/stockade" "$ROOT/bin/stockade" &&
         rm -r "$scratch"
 }
@@ -35,7 +37,7 @@ if [[ -n ${RELEASES:-} ]]; then
     if download; then
         exit
     fi
-    echo "there is no program of this release for this machine: it is compiled" >&2
+    echo "no program of this release runs on this machine: it is compiled" >&2
 fi
 arguments=(install stockade --locked --root "$ROOT" --no-default-features --features "${FEATURES:-}")
 if [[ -n ${VERSION:-} ]]; then

@@ -74,6 +74,15 @@ const EXIT_CODES: [(u8, &str); 5] = [
 /// The exit codes of a command, or of the program.
 pub fn exit_codes(command: Option<&str>) -> &'static [(u8, &'static str)] {
     match command {
+        Some("init" | "plan") => &[(0, "done"), (1, "failed"), (2, "bad usage or file")],
+        Some("check") => &[(0, "done"), (1, "failed"), (2, "bad usage or file"), (98, "interrupted")],
+        Some("compare") => &[
+            (0, "no figure is worse"),
+            (1, "failed"),
+            (2, "bad usage or file"),
+            (98, "some changes cannot be told"),
+            (99, "a figure is worse"),
+        ],
         #[cfg(feature = "http")]
         Some("load") => &load::EXIT_CODES,
         #[cfg(feature = "http")]
@@ -170,6 +179,11 @@ pub struct ExperimentArgs {
     /// Measure every arm N times [default: `repeat` of the file]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: Option<u32>,
+    /// Server that loads over HTTP may reach, as its URL names it, such as `127.0.0.0/8` or `*.staging.example:443`; may be repeated
+    /// [default: all]
+    #[cfg(feature = "http")]
+    #[arg(long, value_name = "PATTERN")]
+    pub allow_target: Vec<TargetPattern>,
 }
 
 #[derive(Debug, Args)]
@@ -194,10 +208,6 @@ pub struct RunArgs {
     /// Format of the report on standard output
     #[arg(long, value_parser = named(&FORMATS), default_value = "text")]
     pub format: &'static ReportFormat<Render>,
-    /// Server that loads over HTTP may reach, such as `127.0.0.0/8` or `*.staging.example:443`; may be repeated [default: all]
-    #[cfg(feature = "http")]
-    #[arg(long, value_name = "PATTERN", conflicts_with = "on")]
-    pub allow_target: Vec<TargetPattern>,
     #[cfg(feature = "http")]
     #[command(flatten)]
     pub on: OnArgs,

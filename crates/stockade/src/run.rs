@@ -49,10 +49,9 @@ pub fn run(args: RunArgs) -> Result<Exit, CommandError> {
     let options = Options { until_decided, ..options };
     let stop = stop_on_signals();
     #[cfg(feature = "http")]
-    let options = match agents(&args.on, &args.place, &experiment, &stop)? {
+    let options = match agents(&args.on, &args.place, &experiment, options.loads.is_some(), &stop)? {
         Some(Placement { loads, machines }) => Options { loads: Some(loads), machines, ..options },
-        None if args.allow_target.is_empty() => options,
-        None => Options { loads: Some(Arc::new(OnlyTo(args.allow_target.into()))), ..options },
+        None => options,
     };
     let view = RunView::new(&experiment, options.scale);
     let mut observers: Vec<Box<dyn RunObserver>> = vec![Box::new(LiveScreen::open(view))];
@@ -101,8 +100,13 @@ fn agents(
     on: &OnArgs,
     place: &PlaceArgs,
     experiment: &Experiment,
+    is_bounded: bool,
     stop: &CancellationToken,
 ) -> Result<Option<Placement>, CommandError> {
+    if on.on.is_some() && is_bounded {
+        let reason = "agents have bounds of their own: start them with --allow-target, and remove it here";
+        return Err(CommandError::Usage(reason.to_owned()));
+    }
     let facts = || experiment.cells.iter().map(|cell| cell.target.facts());
     if on.on.is_some() && !facts().any(|facts| facts.is_over_http) {
         let reason =
@@ -138,6 +142,11 @@ impl ExperimentArgs {
             experiment = experiment.only_arms(&self.arms)?;
         }
         let options = Options::new(own_program());
+        #[cfg(feature = "http")]
+        let options = match self.allow_target {
+            patterns if patterns.is_empty() => options,
+            patterns => Options { loads: Some(Arc::new(OnlyTo(patterns.into()))), ..options },
+        };
         Ok((experiment, Options { scale: self.scale, repeats: self.repeat, seed, ..options }))
     }
 }

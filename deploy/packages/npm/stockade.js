@@ -3,6 +3,7 @@
 "use strict";
 const { spawn } = require("node:child_process");
 const { signals } = require("node:os").constants;
+const { isatty } = require("node:tty");
 
 const { name } = require("./package.json");
 const platform = `${name}-${process.platform}-${process.arch}`;
@@ -21,5 +22,6 @@ child.on("error", (error) => {
 child.on("exit", (code, signal) => process.exit(code ?? 128 + signals[signal]));
 process.on("SIGTERM", () => child.kill("SIGTERM"));
 process.on("SIGHUP", () => child.kill("SIGHUP"));
-// A terminal sends SIGINT to both.
-process.on("SIGINT", () => process.stdin.isTTY || child.kill("SIGINT"));
+// A terminal sends SIGINT to both, and a second one ends a run without its record.
+const hasTerminal = [0, 1, 2].some((descriptor) => isatty(descriptor));
+process.on("SIGINT", () => hasTerminal || child.kill("SIGINT"));

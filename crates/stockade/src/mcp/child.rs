@@ -1,23 +1,23 @@
 //! A command of this program as a child, and its end as the result of a tool.
 
-use std::{io, process::Stdio, time::Duration};
+use std::{io, path::Path, process::Stdio, time::Duration};
 
 use rmcp::model::CallToolResult;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use stockade_model::time::{Live, Runtime, before};
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
     process::{Child, Command},
-    time::timeout,
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{cli::exit_codes, run::own_program};
+use crate::cli::exit_codes;
 
-/// More than any report has; the rest of a longer one is not read.
-const OUTPUT_BYTES_MAX: u64 = 4 << 20;
+/// Bound of a report and of messages; the rest is read and left out.
+const OUTPUT_BYTES_MAX: usize = 4 << 20;
 /// For a command that is interrupted to stop its servers and to write its record.
-const GRACE: Duration = Duration::from_secs(20);
+pub const GRACE: Duration = Duration::from_secs(20);
 
 /// A command that has ended.
 #[derive(Debug)]
@@ -28,8 +28,8 @@ pub struct Ended {
 }
 
 /// Runs a command to its end. A cancelled one is interrupted, as by Ctrl-C.
-pub async fn run(arguments: &[String], cancelled: &CancellationToken) -> io::Result<Ended> {
-    let mut child = Command::new(own_program())
+pub async fn run(program: &Path, arguments: &[String], cancelled: &CancellationToken) -> io::Result<Ended> {
+    let mut child = Command::new(program)
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -43,7 +43,8 @@ pub async fn run(arguments: &[String], cancelled: &CancellationToken) -> io::Res
         Some(output) => output,
         None => {
             interrupt(&child);
-            timeout(GRACE, output).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+            let time = Live::new();
+            before(&time, time.now() + GRACE, output).await.ok_or(io::ErrorKind::TimedOut)?
         }
     };
     let code = child.wait().await?.code().unwrap_or(-1);
@@ -59,7 +60,7 @@ fn interrupt(child: &Child) {
 async fn text(output: Option<impl AsyncRead + Unpin>) -> io::Result<String> {
     let mut bytes = Vec::new();
     if let Some(mut output) = output {
-        (&mut output).take(OUTPUT_BYTES_MAX).read_to_end(&mut bytes).await?;
+        (&mut output).take(OUTPUT_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).await?;
         // The child does not wait for its reader.
         tokio::io::copy(&mut output, &mut tokio::io::sink()).await?;
     }
@@ -72,6 +73,9 @@ impl Ended {
         let meaning = exit_codes(Some(command)).iter().find(|(code, _)| i32::from(*code) == self.code);
         let report = match serde_json::from_str(&self.report) {
             Ok(report) => report,
+            Err(_) if self.report.len() > OUTPUT_BYTES_MAX => {
+                json!("The report has more than 4 MiB: read it in the record.")
+            }
             Err(_) => Value::String(self.report),
         };
         let result = json!({

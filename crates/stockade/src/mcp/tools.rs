@@ -30,7 +30,7 @@ static TOOLS: [ToolKind; 6] = [
     ),
     tool::<CheckTool>(
         "check",
-        "Read an experiment: what it would run and how long, or where the file is wrong.",
+        "Start the servers of an experiment once, without a load: what it would run and how long, or where the file is wrong.",
     ),
     tool::<RunTool>(
         "run",
@@ -165,7 +165,7 @@ impl Arguments for InitTool {
     }
 }
 
-/// `run` has no bounds of its own.
+/// The networks of this machine.
 const LOOPBACK: [&str; 2] = ["127.0.0.0/8", "::1/128"];
 
 /// The part of an experiment that is checked or run.
@@ -187,7 +187,9 @@ struct Part {
 }
 
 impl Part {
-    fn write(self, line: &mut CommandLine) {
+    fn write(self, line: &mut CommandLine, args: &McpArgs) {
+        line.option("allow-target", LOOPBACK);
+        line.option("allow-target", &args.allow_target);
         line.option("test", self.test);
         line.option("arms", self.arms.split_first().map(|_| self.arms.join(",")));
         line.option("scale", self.scale);
@@ -201,8 +203,8 @@ impl Part {
 struct CheckTool(Part);
 
 impl Arguments for CheckTool {
-    fn write(self, line: &mut CommandLine, _: &McpArgs) {
-        self.0.write(line);
+    fn write(self, line: &mut CommandLine, args: &McpArgs) {
+        self.0.write(line, args);
     }
 }
 
@@ -213,9 +215,7 @@ struct RunTool(Part);
 impl Arguments for RunTool {
     fn write(self, line: &mut CommandLine, args: &McpArgs) {
         line.json();
-        line.option("allow-target", LOOPBACK);
-        line.option("allow-target", &args.allow_target);
-        self.0.write(line);
+        self.0.write(line, args);
     }
 }
 
@@ -287,7 +287,11 @@ mod tests {
                 json!({ "file": "a.toml", "arms": ["a", "b"], "scale": 0.5 }),
                 "run --format=json --allow-target=127.0.0.0/8 --allow-target=::1/128 --allow-target=10.2.0.7/32:* --arms=a,b --scale=0.5 -- a.toml",
             ),
-            ("check", json!({ "file": "a.toml" }), "check -- a.toml"),
+            (
+                "check",
+                json!({ "file": "a.toml" }),
+                "check --allow-target=127.0.0.0/8 --allow-target=::1/128 --allow-target=10.2.0.7/32:* -- a.toml",
+            ),
             ("compare", json!({ "before": "a", "after": "b" }), "compare --format=json -- a b"),
             ("plan", json!({ "logs": ["a.gz"], "ttl": "1m" }), "plan --format=json --ttl=1m -- a.gz"),
         ] {

@@ -330,7 +330,9 @@ fn program_of_a_release_is_installed_if_its_checksum_is_right() {
         let output = sandbox.command_of("sh").args(["-euc", text]).output().expect("sh");
         assert!(output.status.success(), "{output:?}");
     };
-    shell(&format!("tar czf {release}/{archive}.tar.gz {archive}; cd {release}; sha256sum *.gz >SHA256SUMS"));
+    shell(&format!(
+        "chmod 755 {archive}/stockade; tar czf {release}/{archive}.tar.gz {archive}; cd {release}; sha256sum *.gz >SHA256SUMS"
+    ));
     let program = sandbox.file("cargo", "#!/bin/sh\necho compiled\n");
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("ours");
     fs::copy(&program, at("rustup")).expect("ours");

@@ -142,30 +142,52 @@ fn loads_stay_on_this_machine() {
     let ran = client.call("run", json!({"file": "e.toml"}));
     let messages = ran["result"]["structuredContent"]["messages"].as_str().unwrap_or_default();
     assert!(ran["result"]["isError"] == true && messages.contains("allowed: 127.0.0.0/8"), "{ran}");
+    let checked = client.call("check", json!({"file": "e.toml"}));
+    let messages = checked["result"]["structuredContent"]["messages"].as_str().unwrap_or_default();
+    assert!(checked["result"]["isError"] == true && messages.contains("allowed: 127.0.0.0/8"), "{checked}");
     let audited = client.call("audit", json!({"url": "http://192.0.2.1:8080"}));
     let messages = audited["result"]["structuredContent"]["messages"].as_str().unwrap_or_default();
     assert!(audited["result"]["isError"] == true && messages.contains("is not on this machine"), "{audited}");
     client.end();
 }
 
-/// The cancelled run would take an hour, and holds the turn until it ends.
-#[test]
-fn cancelled_tool_is_interrupted_and_the_next_one_runs() {
-    let sandbox = Sandbox::new();
-    // Takes connections, and never answers.
+/// An experiment that takes an hour, at a server that takes connections and never answers.
+fn write_long(sandbox: &Sandbox) -> TcpListener {
     let server = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
     let url = format!("http://{}", server.local_addr().expect("an address"));
     let text = format!(
         "title = \"Long\"\n[target]\nkind = \"url\"\nurl = \"{url}\"\n[load]\npath = \"/\"\nrate = \"1/s\"\nduration = \"1h\"\n"
     );
     sandbox.file("long.toml", &text);
+    server
+}
+
+/// It holds the turn until it ends.
+#[test]
+fn cancelled_tool_is_interrupted_and_the_next_one_runs() {
+    let sandbox = Sandbox::new();
+    let server = write_long(&sandbox);
     sandbox.file("e.toml", EXPERIMENT);
     let mut client = Client::new(&sandbox);
     let id = client.begin("tools/call", json!({"name": "run", "arguments": {"file": "long.toml"}}));
-    // The first request of the load has arrived.
+    // The run has begun.
     drop(server.accept().expect("a connection"));
     client.notify("notifications/cancelled", json!({"requestId": id, "reason": "enough"}));
     let ran = client.call("run", json!({"file": "e.toml"}));
     assert_eq!(ran["result"]["structuredContent"]["exit_code"], 99, "{ran}");
     client.end();
+}
+
+/// The run ends before the program does, and its pipe with it.
+#[test]
+fn end_of_the_session_ends_the_tool() {
+    let sandbox = Sandbox::new();
+    let server = write_long(&sandbox);
+    let mut client = Client::new(&sandbox);
+    client.begin("tools/call", json!({"name": "run", "arguments": {"file": "long.toml", "test": []}}));
+    drop(server.accept().expect("a connection"));
+    client.end();
+    let runs = std::fs::read_dir(sandbox.path().join("runs/long")).expect("runs");
+    let records = runs.map(|run| run.expect("a run").path().join("record.json"));
+    assert_eq!(records.filter(|record| record.exists()).count(), 1, "an interrupted run keeps its record");
 }
