@@ -33,10 +33,10 @@ impl Client {
         let mut client = Self { child, input, output, id: 0 };
         let hello = client.request(
             "initialize",
-            json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}),
+            &json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}),
         );
         assert_eq!(hello["result"]["serverInfo"]["name"], "stockade", "{hello}");
-        client.notify("notifications/initialized", json!({}));
+        client.notify("notifications/initialized", &json!({}));
         client
     }
 
@@ -44,11 +44,11 @@ impl Client {
         writeln!(self.input, "{message}").expect("the program reads");
     }
 
-    fn notify(&mut self, method: &str, params: Value) {
+    fn notify(&mut self, method: &str, params: &Value) {
         self.send(&json!({"jsonrpc": "2.0", "method": method, "params": params}));
     }
 
-    fn begin(&mut self, method: &str, params: Value) -> u64 {
+    fn begin(&mut self, method: &str, params: &Value) -> u64 {
         self.id += 1;
         self.send(&json!({"jsonrpc": "2.0", "id": self.id, "method": method, "params": params}));
         self.id
@@ -67,13 +67,13 @@ impl Client {
         }
     }
 
-    fn request(&mut self, method: &str, params: Value) -> Value {
+    fn request(&mut self, method: &str, params: &Value) -> Value {
         let id = self.begin(method, params);
         self.response(id)
     }
 
-    fn call(&mut self, tool: &str, arguments: Value) -> Value {
-        self.request("tools/call", json!({"name": tool, "arguments": arguments}))
+    fn call(&mut self, tool: &str, arguments: &Value) -> Value {
+        self.request("tools/call", &json!({"name": tool, "arguments": arguments}))
     }
 
     /// The end of input is the end of the program.
@@ -89,20 +89,20 @@ impl Client {
 fn agent_goes_from_a_file_to_a_verdict_with_tools_alone() {
     let sandbox = Sandbox::new();
     let mut client = Client::new(&sandbox);
-    let tools = client.request("tools/list", json!({}));
+    let tools = client.request("tools/list", &json!({}));
     let tools = tools["result"]["tools"].as_array().expect("tools");
     let names: Vec<_> = tools.iter().filter_map(|tool| tool["name"].as_str()).collect();
     assert_eq!(names, ["audit", "init", "check", "run", "compare", "plan"]);
     let described = |tool: &Value| tool["description"].is_string() && tool["inputSchema"]["type"] == "object";
     assert!(tools.iter().all(described), "{tools:?}");
 
-    let written = client.call("init", json!({"file": "example.toml"}));
+    let written = client.call("init", &json!({"file": "example.toml"}));
     assert_eq!(written["result"]["structuredContent"]["exit_code"], 0, "{written}");
     assert!(sandbox.path().join("example.toml").exists());
     sandbox.file("e.toml", EXPERIMENT);
-    let checked = client.call("check", json!({"file": "e.toml"}));
+    let checked = client.call("check", &json!({"file": "e.toml"}));
     assert_eq!(checked["result"]["structuredContent"]["exit_code"], 0, "{checked}");
-    let ran = client.call("run", json!({"file": "e.toml"}));
+    let ran = client.call("run", &json!({"file": "e.toml"}));
     let result = &ran["result"];
     assert_eq!(
         (&result["isError"], &result["structuredContent"]["exit_code"]),
@@ -111,7 +111,7 @@ fn agent_goes_from_a_file_to_a_verdict_with_tools_alone() {
     );
     assert_eq!(result["structuredContent"]["meaning"], "a hypothesis refuted");
     let record = result["structuredContent"]["report"]["record"].as_str().expect("a record").to_owned();
-    let compared = client.call("compare", json!({"before": record, "after": record}));
+    let compared = client.call("compare", &json!({"before": record, "after": record}));
     assert_eq!(compared["result"]["structuredContent"]["exit_code"], 0, "{compared}");
     client.end();
 }
@@ -121,13 +121,13 @@ fn wrong_calls_say_what_is_wrong() {
     let sandbox = Sandbox::new();
     let mut client = Client::new(&sandbox);
     let error = |answer: Value| answer["error"]["message"].as_str().expect("an error").to_owned();
-    assert_eq!(error(client.call("audits", json!({}))), "there is no tool `audits`: did you mean `audit`?");
-    assert!(error(client.call("run", json!({"file": "a", "out": "b"}))).contains("unknown field `out`"));
-    let absent = client.call("run", json!({"file": "absent.toml"}));
+    assert_eq!(error(client.call("audits", &json!({}))), "there is no tool `audits`: did you mean `audit`?");
+    assert!(error(client.call("run", &json!({"file": "a", "out": "b"}))).contains("unknown field `out`"));
+    let absent = client.call("run", &json!({"file": "absent.toml"}));
     let result = &absent["result"]["structuredContent"];
     assert_eq!((&absent["result"]["isError"], &result["exit_code"]), (&json!(true), &json!(2)), "{absent}");
     assert!(result["messages"].as_str().is_some_and(|text| text.contains("absent.toml")), "{absent}");
-    let option = client.call("check", json!({"file": "--help"}));
+    let option = client.call("check", &json!({"file": "--help"}));
     assert_eq!(option["result"]["structuredContent"]["exit_code"], 2, "{option}");
     client.end();
 }
@@ -139,13 +139,13 @@ fn loads_stay_on_this_machine() {
     let text = "title = \"Elsewhere\"\n[target]\nkind = \"url\"\nurl = \"http://192.0.2.1:8080\"\n[load]\npath = \"/\"\nrate = \"1/s\"\nduration = \"1s\"\n";
     sandbox.file("e.toml", text);
     let mut client = Client::new(&sandbox);
-    let ran = client.call("run", json!({"file": "e.toml"}));
+    let ran = client.call("run", &json!({"file": "e.toml"}));
     let messages = ran["result"]["structuredContent"]["messages"].as_str().unwrap_or_default();
     assert!(ran["result"]["isError"] == true && messages.contains("allowed: 127.0.0.0/8"), "{ran}");
-    let checked = client.call("check", json!({"file": "e.toml"}));
+    let checked = client.call("check", &json!({"file": "e.toml"}));
     let messages = checked["result"]["structuredContent"]["messages"].as_str().unwrap_or_default();
     assert!(checked["result"]["isError"] == true && messages.contains("allowed: 127.0.0.0/8"), "{checked}");
-    let audited = client.call("audit", json!({"url": "http://192.0.2.1:8080"}));
+    let audited = client.call("audit", &json!({"url": "http://192.0.2.1:8080"}));
     let messages = audited["result"]["structuredContent"]["messages"].as_str().unwrap_or_default();
     assert!(audited["result"]["isError"] == true && messages.contains("is not on this machine"), "{audited}");
     client.end();
@@ -169,11 +169,11 @@ fn cancelled_tool_is_interrupted_and_the_next_one_runs() {
     let server = write_long(&sandbox);
     sandbox.file("e.toml", EXPERIMENT);
     let mut client = Client::new(&sandbox);
-    let id = client.begin("tools/call", json!({"name": "run", "arguments": {"file": "long.toml"}}));
+    let id = client.begin("tools/call", &json!({"name": "run", "arguments": {"file": "long.toml"}}));
     // The run has begun.
     drop(server.accept().expect("a connection"));
-    client.notify("notifications/cancelled", json!({"requestId": id, "reason": "enough"}));
-    let ran = client.call("run", json!({"file": "e.toml"}));
+    client.notify("notifications/cancelled", &json!({"requestId": id, "reason": "enough"}));
+    let ran = client.call("run", &json!({"file": "e.toml"}));
     assert_eq!(ran["result"]["structuredContent"]["exit_code"], 99, "{ran}");
     client.end();
 }
@@ -184,7 +184,7 @@ fn end_of_the_session_ends_the_tool() {
     let sandbox = Sandbox::new();
     let server = write_long(&sandbox);
     let mut client = Client::new(&sandbox);
-    client.begin("tools/call", json!({"name": "run", "arguments": {"file": "long.toml", "test": []}}));
+    client.begin("tools/call", &json!({"name": "run", "arguments": {"file": "long.toml", "test": []}}));
     drop(server.accept().expect("a connection"));
     client.end();
     let runs = std::fs::read_dir(sandbox.path().join("runs/long")).expect("runs");
