@@ -10,7 +10,7 @@ use std::{
 
 use rand::seq::SliceRandom;
 #[cfg(feature = "http")]
-use stockade_load::generator::LoadRunner;
+use stockade_load::{AllowedTargets, generator::LoadRunner};
 use stockade_model::seed::Seed;
 use stockade_record::{
     clock,
@@ -51,6 +51,9 @@ pub struct Options {
     /// Sends loads over HTTP; `None`: this process does.
     #[cfg(feature = "http")]
     pub loads: Option<std::sync::Arc<dyn LoadRunner>>,
+    /// The servers that loads from this process may reach over HTTP; `None`: any.
+    #[cfg(feature = "http")]
+    pub allowed: Option<AllowedTargets>,
     /// The machines of servers, where they are not this one.
     #[cfg(feature = "http")]
     pub machines: ServerMachines,
@@ -68,6 +71,8 @@ impl Options {
             program,
             #[cfg(feature = "http")]
             loads: None,
+            #[cfg(feature = "http")]
+            allowed: None,
             #[cfg(feature = "http")]
             machines: ServerMachines::new(),
         }
@@ -211,6 +216,8 @@ pub fn check(
     if let Some(loads) = &options.loads {
         environment.loads = loads.clone();
     }
+    #[cfg(feature = "http")]
+    environment.allowed.clone_from(&options.allowed);
     #[cfg(feature = "http")]
     environment.machines.clone_from(&options.machines);
     observer.on(&RunProgress::Begin { steps: experiment.cells.len() });

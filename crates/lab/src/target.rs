@@ -21,7 +21,10 @@ use std::{net::Ipv4Addr, sync::Arc};
 use serde::Deserialize;
 use stockade_cache::{RequestStats, Stats, StoreStats};
 #[cfg(feature = "http")]
-use stockade_load::generator::{LoadRunner, ThisProcess};
+use stockade_load::{
+    AllowedTargets,
+    generator::{LoadRunner, ThisProcess},
+};
 use stockade_model::{
     outcome::Outcomes,
     seed::Seed,
@@ -122,6 +125,9 @@ pub struct Environment {
     /// Sends loads over HTTP: this process, or agents.
     #[cfg(feature = "http")]
     pub loads: Arc<dyn LoadRunner>,
+    /// The servers that loads over HTTP may reach; `None`: any.
+    #[cfg(feature = "http")]
+    pub allowed: Option<AllowedTargets>,
     /// The machines of servers, where they are not this one.
     #[cfg(feature = "http")]
     pub machines: ServerMachines,
@@ -157,6 +163,8 @@ impl Environment {
             memory_mib,
             #[cfg(feature = "http")]
             loads: Arc::new(ThisProcess),
+            #[cfg(feature = "http")]
+            allowed: None,
             #[cfg(feature = "http")]
             machines: ServerMachines::new(),
             services: Services::default(),

@@ -44,7 +44,6 @@ use self::{
     worker::{LoadContext, LoadWorker, WorkerEvent},
 };
 use crate::{
-    allowed::AllowedTargets,
     client::{ClientContext, ThreadClient},
     plan::Plan,
     sample::{RequestFailure, Sample},
@@ -102,11 +101,6 @@ pub trait LoadRunner: fmt::Debug + Send + Sync {
     /// True if this process sends them: then its processor time and memory are those of the load.
     fn is_this_process(&self) -> bool;
 
-    /// The servers that loads may reach; `None`: any, or agents decide.
-    fn allowed(&self) -> Option<&AllowedTargets> {
-        None
-    }
-
     /// Checks before anything is sent that the load can be run.
     fn prepare<'a>(&'a self, load: &'a LoadTest) -> Result<Box<dyn ReadyLoad + 'a>, LoadTestError>;
 }
@@ -132,40 +126,6 @@ impl LoadRunner for ThisProcess {
 
     fn prepare<'a>(&'a self, load: &'a LoadTest) -> Result<Box<dyn ReadyLoad + 'a>, LoadTestError> {
         Ok(Box::new(load.prepare()?))
-    }
-}
-
-/// Sends loads from threads of this process, to these servers alone.
-#[derive(Clone, Debug)]
-pub struct OnlyTo(pub AllowedTargets);
-
-/// A load with bounds of its own.
-struct BoundedLoad(LoadTest);
-
-impl LoadRunner for OnlyTo {
-    fn is_this_process(&self) -> bool {
-        true
-    }
-
-    fn allowed(&self) -> Option<&AllowedTargets> {
-        Some(&self.0)
-    }
-
-    fn prepare<'a>(&'a self, load: &'a LoadTest) -> Result<Box<dyn ReadyLoad + 'a>, LoadTestError> {
-        let mut load = load.clone();
-        load.options.allowed = Some(self.0.clone());
-        load.prepare()?;
-        Ok(Box::new(BoundedLoad(load)))
-    }
-}
-
-impl ReadyLoad for BoundedLoad {
-    fn run(
-        self: Box<Self>,
-        observer: &mut dyn Observer,
-        cancel: &CancellationToken,
-    ) -> Result<LoadTestRun, LoadTestError> {
-        self.0.run(observer, cancel)
     }
 }
 

@@ -18,7 +18,7 @@ use stockade_lab::{
     spec::Experiment,
 };
 #[cfg(feature = "http")]
-use stockade_load::generator::{LoadRunner, OnlyTo};
+use stockade_load::generator::LoadRunner;
 use stockade_model::{message::printable_lines, seed::Seed};
 #[cfg(feature = "http")]
 use stockade_record::report::openmetrics;
@@ -49,7 +49,7 @@ pub fn run(args: RunArgs) -> Result<Exit, CommandError> {
     let options = Options { until_decided, ..options };
     let stop = stop_on_signals();
     #[cfg(feature = "http")]
-    let options = match agents(&args.on, &args.place, &experiment, options.loads.is_some(), &stop)? {
+    let options = match agents(&args.on, &args.place, &experiment, options.allowed.is_some(), &stop)? {
         Some(Placement { loads, machines }) => Options { loads: Some(loads), machines, ..options },
         None => options,
     };
@@ -143,10 +143,9 @@ impl ExperimentArgs {
         }
         let options = Options::new(own_program());
         #[cfg(feature = "http")]
-        let options = match self.allow_target {
-            patterns if patterns.is_empty() => options,
-            patterns => Options { loads: Some(Arc::new(OnlyTo(patterns.into()))), ..options },
-        };
+        let allowed = Some(self.allow_target).filter(|patterns| !patterns.is_empty());
+        #[cfg(feature = "http")]
+        let options = Options { allowed: allowed.map(Into::into), ..options };
         Ok((experiment, Options { scale: self.scale, repeats: self.repeat, seed, ..options }))
     }
 }

@@ -35,6 +35,7 @@ impl HttpLoad {
             self.origin.as_ref().map(|recipe| start_origin(recipe, environment, folder)).transpose()?;
         let endpoint = start(origin.as_ref(), folder)?;
         let mut load = self.traffic.load(&endpoint.url, &environment.folder, seed, url_seed)?;
+        load.options.allowed.clone_from(&environment.allowed);
         let is_load_here = environment.loads.is_this_process();
         let has_clock = |origin: &Arc<dyn StartedServer>| origin.process().is_some();
         load.options.checks_answers = is_load_here && origin.as_ref().is_some_and(has_clock);

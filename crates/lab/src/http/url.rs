@@ -3,6 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use stockade_http::{client::HttpUrl, tls::Trust};
+use stockade_load::AllowedTargets;
 use stockade_model::seed::Seed;
 use stockade_record::{
     record::{OriginStage, Role},
@@ -89,10 +90,8 @@ impl UrlTarget {
         folder: &Path,
     ) -> Result<TargetEndpoint, HttpError> {
         let Self { url, pid, before, command, reset, .. } = self;
-        let allowed = environment.loads.allowed();
-        if let Some(allowed) =
-            allowed.filter(|allowed| !url.parse().is_ok_and(|url| allowed.has_server(&url)))
-        {
+        let is_refused = |allowed: &&AllowedTargets| !url.parse().is_ok_and(|url| allowed.has_server(&url));
+        if let Some(allowed) = environment.allowed.as_ref().filter(is_refused) {
             return Err(HttpError::Unreachable(format!(
                 "loads of this run may not reach {url}; allowed: {allowed}; allow more with --allow-target"
             )));

@@ -99,6 +99,12 @@ impl CommandLine {
         self.operands.extend(values);
     }
 
+    /// The servers of this machine, and those that the one who started the server allows.
+    fn allowed_targets(&mut self, args: &McpArgs) {
+        self.option("allow-target", LOOPBACK);
+        self.option("allow-target", &args.allow_target);
+    }
+
     fn json(&mut self) {
         self.option("format", ["json"]);
     }
@@ -134,11 +140,7 @@ impl Arguments for AuditTool {
         line.option("ask", self.ask);
         line.option("against", self.against);
         line.option("fail-on", self.fail_on);
-        // With a pattern, those of this machine are no longer the default.
-        if !args.allow_target.is_empty() {
-            line.option("allow-target", LOOPBACK);
-        }
-        line.option("allow-target", &args.allow_target);
+        line.allowed_targets(args);
         line.operands(self.url);
     }
 }
@@ -188,8 +190,7 @@ struct Part {
 
 impl Part {
     fn write(self, line: &mut CommandLine, args: &McpArgs) {
-        line.option("allow-target", LOOPBACK);
-        line.option("allow-target", &args.allow_target);
+        line.allowed_targets(args);
         line.option("test", self.test);
         line.option("arms", self.arms.split_first().map(|_| self.arms.join(",")));
         line.option("scale", self.scale);
